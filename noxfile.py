@@ -1,0 +1,122 @@
+"""Everything that is run on this repository: `nox` for the checks, `nox -l` for the rest.
+
+Each environment installs only what its session needs, so that an import which is not declared fails.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+# pip alone honours every pip setting, such as directories of locally built wheels; uv reads its own.
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "types", "tests"]
+
+ROOT = Path(__file__).parent
+CORE = "packages/compressed-array"
+ATARI = ("gymnasium", "ale-py", "opencv-python-headless")
+
+# What `tests(<name>)` runs: a folder of tests, and all that its environment holds.
+TESTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "core-min": ("tests/core", ("-e", f"{CORE}[testing]")),
+    "core": ("tests/core", ("-e", f"{CORE}[fast,testing]", "numcodecs")),
+}
+
+# What `build` runs with each package once it is installed: the smallest thing that proves it works.
+ROUND_TRIPS: dict[str, str] = {
+    CORE: """
+import numpy as np, compressed_array as ca
+frames = np.arange(6 * 84 * 84).reshape(6, 84, 84) // 500
+array = ca.compress(frames, item_ndim=2, codec="gzip")
+assert (array[[5, 0]] == frames[[5, 0]]).all() and array.nbytes_stored < frames.nbytes
+print(ca.__version__, array)
+""",
+}
+
+
+def install(session: nox.Session, *what: str) -> None:
+    session.install("-c", "constraints.txt", *what)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style and format."""
+    install(session, "ruff")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Strict types in all that is shipped."""
+    install(session, "mypy", "nox", "-e", f"{CORE}[fast,testing]")
+    sources = [*ROOT.glob("packages/*/src"), *ROOT.glob("adapters/*/src")]
+    session.run("mypy", "noxfile.py", *sorted(str(src.relative_to(ROOT)) for src in sources))
+
+
+@nox.session
+@nox.parametrize("env", [nox.param(name, id=name) for name in TESTS])
+def tests(session: nox.Session, env: str) -> None:
+    """The tests of one package, with nothing installed that it does not ask for."""
+    folder, needs = TESTS[env]
+    install(session, *needs)
+    session.run("pytest", folder, *session.posargs)
+
+
+@nox.session(default=False)
+def slow(session: nox.Session) -> None:
+    """The tests that take minutes."""
+    folder, needs = TESTS["core"]
+    install(session, *needs)
+    session.run("pytest", folder, "-m", "slow", *session.posargs)
+
+
+@nox.session(default=False)
+def coverage(session: nox.Session) -> None:
+    """Which lines of the core its tests never reach."""
+    folder, needs = TESTS["core"]
+    install(session, "coverage", *needs)
+    session.run("coverage", "run", "-m", "pytest", folder, *session.posargs)
+    session.run("coverage", "report")
+
+
+@nox.session(default=False)
+def demo(session: nox.Session) -> None:
+    """Real Atari frames through every codec, and back."""
+    install(session, "-e", f"{CORE}[fast]", *ATARI)
+    session.run("python", "-m", "examples.demo")
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """The benchmarks named after `--`, or all of them."""
+    install(session, "-e", f"{CORE}[fast]", *ATARI)
+    every = sorted(file.stem for file in ROOT.glob("benchmarks/*.py") if not file.stem.startswith("_"))
+    for name in session.posargs or every:
+        session.run("python", "-m", f"benchmarks.{name}")
+
+
+@nox.session(default=False)
+def build(session: nox.Session) -> None:
+    """An sdist and a wheel of every package, each installed where there is nothing else, and used."""
+    install(session, "build")
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    links: list[str] = []
+    for package, round_trip in ROUND_TRIPS.items():
+        made = dist / Path(package).name
+        session.run("python", "-m", "build", "--outdir", str(made), package)
+        links += ["--find-links", str(made)]
+        for archive in sorted(made.glob("*")):
+            session.log(f"using {archive.name} in a clean environment")
+            with tempfile.TemporaryDirectory() as clean, session.chdir(clean):
+                session.run("python", "-m", "venv", "venv")
+                python = str(Path(clean, "venv", "bin", "python"))
+                pip = (python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), *links)
+                session.run(*pip, str(archive), external=True)
+                session.run(python, "-c", round_trip, external=True)
