@@ -1,0 +1,183 @@
+"""Where numba is met: how a kernel is compiled, how it reaches memory, and the two kernels that only move bytes.
+
+Importing this module needs numba, so import it where a kernel is about to run and nowhere else. A kernel is compiled,
+or loaded from numba's cache, when the module that holds it is imported, for the one signature it declares: nothing is
+left to compile later, in a forked worker or under two threads at once.
+
+Kernels take addresses, because the payloads of a batch lie in many segments. An address is good for as long as its
+owner keeps the array; every bound is the kernel's own duty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numba.extending
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+Kernel = Callable[..., Any]
+# A number inside a kernel: an address, a size or the bits of an item. Numba knows which; mypy sees no types there.
+Word = Any
+
+
+def jit(signature: str) -> Callable[[Kernel], Kernel]:
+    """Compile a kernel for `signature` now; keep the machine code on disk where numba finds a place for it."""
+
+    def compile_kernel(function: Kernel) -> Kernel:
+        try:
+            return numba.njit(signature, nogil=True, cache=True)(function)  # type: ignore[no-any-return]  # no types
+        except (RuntimeError, OSError):  # a read-only installation, no home directory, a full disk
+            return numba.njit(signature, nogil=True)(function)  # type: ignore[no-any-return]  # numba has no types
+
+    return compile_kernel
+
+
+def helper(function: Kernel) -> Kernel:
+    """A function that kernels call, compiled into them. Keep it in their file: numba's cache looks at no other."""
+    return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]  # numba has no types
+
+
+def intrinsic(function: Kernel) -> Kernel:
+    """A function given as the instructions it compiles to."""
+    return numba.extending.intrinsic(function)  # type: ignore[no-any-return]  # numba has no types
+
+
+def _loader(bits: int) -> Kernel:
+    @intrinsic
+    def load(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+            return builder.zext(builder.load(pointer, align=1), ir.IntType(64))
+
+        return types.uint64(types.int64), codegen
+
+    return load
+
+
+def _storer(bits: int) -> Kernel:
+    @intrinsic
+    def store(typingctx: Any, address: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+            builder.store(builder.trunc(args[1], ir.IntType(bits)), pointer, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.uint64), codegen
+
+    return store
+
+
+load8, load16, load32, load64 = _loader(8), _loader(16), _loader(32), _loader(64)
+store8, store64 = _storer(8), _storer(64)
+
+
+@intrinsic
+def bytes_at(typingctx: Any, address: Any, size: Any) -> Any:
+    """The `size` bytes at `address` as a uint8 array. A view: it does not keep the memory alive."""
+    array = types.Array(types.uint8, 1, "C")
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(array)(context, builder)
+        one = context.get_constant(types.intp, 1)
+        context.populate_array(
+            view,
+            data=builder.inttoptr(args[0], view.data.type),
+            shape=cgutils.pack_array(builder, [args[1]]),
+            strides=cgutils.pack_array(builder, [one]),
+            itemsize=one,
+            meminfo=None,
+        )
+        return view._getvalue()
+
+    return array(types.int64, types.int64), codegen
+
+
+@intrinsic
+def copy_bytes(typingctx: Any, target: Any, source: Any, size: Any) -> Any:
+    """memcpy: `size` bytes between addresses whose ranges do not overlap."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        pointers = (builder.inttoptr(args[0], byte), builder.inttoptr(args[1], byte))
+        cgutils.raw_memcpy(builder, *pointers, args[2], context.get_constant(types.intp, 1))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def trailing_zeros(typingctx: Any, value: Any) -> Any:
+    """How many of the low bits of a nonzero uint64 are zero."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def call_sizes(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+    """Call the C function at an address, with five pointers or size_t; it returns a size_t."""
+    return types.int64(*[types.int64] * 6), _calling(64, [64] * 5)
+
+
+@intrinsic
+def call_pair(typingctx: Any, function: Any, a: Any, b: Any) -> Any:
+    """Call the C function at an address, with a pointer and a size_t; it returns a size_t."""
+    return types.int64(*[types.int64] * 3), _calling(64, [64] * 2)
+
+
+@intrinsic
+def call_ints(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
+    """Call the C function at an address, with three pointers and three ints; it returns an int."""
+    return types.int64(*[types.int64] * 7), _calling(32, [64, 64, 64, 32, 32, 32])
+
+
+@intrinsic
+def call_block(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Call the C function at an address, with two pointers and two ints; it returns an int."""
+    return types.int64(*[types.int64] * 5), _calling(32, [64, 64, 32, 32])
+
+
+def _calling(result_bits: int, argument_bits: list[int]) -> Kernel:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = [ir.IntType(bits) for bits in argument_bits]
+        function = builder.inttoptr(args[0], ir.FunctionType(ir.IntType(result_bits), kinds).as_pointer())
+        words = [builder.trunc(a, k) if k.width < 64 else a for a, k in zip(args[1:], kinds, strict=True)]
+        result = builder.call(function, words)
+        return result if result_bits == 64 else builder.sext(result, ir.IntType(64))
+
+    return codegen
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    """Where an array's first byte lies."""
+    return int(array.__array_interface__["data"][0])
+
+
+@jit("void(int64[::1], uint8[:, ::1], int64, int64)")
+def gather(addresses: Any, out: Any, low: Word, high: Word) -> None:
+    """Copy a row's length of bytes from `addresses[i]` to `out[i]`, for the rows from `low` up to `high`."""
+    nbytes = out.shape[1]
+    target = np.int64(out.ctypes.data)  # numba would add the uint64 it is to an int64 as floats
+    for i in range(low, high):
+        copy_bytes(target + i * nbytes, addresses[i], nbytes)
+
+
+@jit("void(int64[::1], int64[::1], uint8[::1], int64[::1])")
+def pack(addresses: Any, sizes: Any, out: Any, offsets: Any) -> None:
+    """Copy `sizes[i]` bytes from `addresses[i]` to `out[offsets[i]:]`; the caller vouches that they fit there."""
+    target = np.int64(out.ctypes.data)  # numba would add the uint64 it is to an int64 as floats
+    for i in range(addresses.shape[0]):
+        copy_bytes(target + offsets[i], addresses[i], sizes[i])
+
+
+def addresses_in(array: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The addresses of the bytes at `offsets` of a flat array."""
+    return offsets + address_of(array)

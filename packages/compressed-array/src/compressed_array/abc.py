@@ -1,0 +1,141 @@
+"""`Codec`: what a compression method has to offer to serve as the codec of a `CompressedArray`.
+
+The contract is numcodecs': `codec_id`, `encode`, `decode`, `get_config`, `from_config`; two codecs are equal when
+their configs are, and a repr evaluates to the codec. So a numcodecs codec works here unmodified, and one written for
+us works there. Two classes may share a `codec_id` only if each decodes what the other encoded under the same config.
+
+Ours may offer more, and whatever they do not offer is filled in by a loop: `encode_batch` and `decode_batch` handle
+many records in one call, `max_encoded_size` bounds a payload, `for_dtype` adapts the codec to an array's items.
+
+A codec is shared by threads, so `encode` and `decode` must not keep state between calls that another call could see.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._parallel import over_rows
+from compressed_array._payloads import Payloads
+from compressed_array.errors import CorruptPayloadError
+
+Buffer = bytes | bytearray | memoryview | npt.NDArray[Any]
+
+
+def as_bytes_view(buf: Buffer) -> npt.NDArray[np.uint8]:
+    """The bytes of any C-contiguous buffer as a flat uint8 array, without a copy where that is possible."""
+    if isinstance(buf, np.ndarray):
+        return np.ascontiguousarray(buf).reshape(-1).view(np.uint8)
+    return np.frombuffer(buf, dtype=np.uint8)
+
+
+def deliver(decoded: Buffer, out: Buffer | None) -> Buffer:
+    """Hand over decoded bytes: as they are, or copied into `out`, which they have to fill exactly."""
+    if out is None:
+        return decoded
+    source, target = as_bytes_view(decoded), writable_bytes_view(out)
+    if source.size != target.size:
+        raise CorruptPayloadError(f"payload decodes to {source.size} bytes where {target.size} belong")
+    target[:] = source
+    return out
+
+
+def writable_bytes_view(out: Buffer) -> npt.NDArray[np.uint8]:
+    """The memory of `out` as flat uint8; `out` has to be writable and C-contiguous, since a copy would be lost."""
+    if isinstance(out, np.ndarray):
+        if not out.flags.c_contiguous or not out.flags.writeable:
+            raise ValueError("out must be a writable, C-contiguous array")
+        return out.reshape(-1).view(np.uint8)
+    view = np.frombuffer(out, dtype=np.uint8)
+    if not view.flags.writeable:
+        raise ValueError("out must be writable")
+    return view
+
+
+class Codec(ABC):
+    """A lossless compression method for buffers of bytes."""
+
+    codec_id: ClassVar[str]
+    # The loops of the batch methods are shared among threads only for a codec that says its work releases the GIL:
+    # for any other, threads would cost time and gain none.
+    releases_gil: ClassVar[bool] = False
+
+    @abstractmethod
+    def encode(self, buf: Buffer) -> Buffer:
+        """The payload for the bytes of `buf`."""
+
+    @abstractmethod
+    def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
+        """The bytes that were encoded; written into `out` when it is given, which they must fill exactly."""
+
+    def max_encoded_size(self, nbytes: int) -> int | None:
+        """The largest payload that `nbytes` bytes can make, or None where the codec cannot say."""
+        return None
+
+    def for_dtype(self, dtype: np.dtype[Any]) -> Codec:
+        """This codec, adapted to items of `dtype` where that helps it."""
+        return self
+
+    def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
+        """Encode each row of a C-contiguous (n, nbytes) array.
+
+        A payload at least as long as its row means "does not shrink"; the caller stores the row instead, so its
+        content need not be valid.
+        """
+        return encode_each(self, records)
+
+    def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
+        """Decode payload i into row i of a C-contiguous (n, nbytes) array."""
+        decode_each(self, payloads, out)
+
+    def get_config(self) -> dict[str, Any]:
+        """The codec as a dict that survives JSON; `from_config` makes the codec from it again."""
+        return {"id": self.codec_id, **{k: v for k, v in vars(self).items() if not k.startswith("_")}}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """The codec that `get_config` described; the `id` in it is the caller's concern."""
+        return cls(**{k: v for k, v in config.items() if k != "id"})
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.get_config() == other.get_config()
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        words = (f"{k}={v!r}" for k, v in self.get_config().items() if k != "id")
+        return f"{type(self).__name__}({', '.join(words)})"
+
+
+def encode_each(codec: Any, records: npt.NDArray[np.uint8]) -> Payloads:
+    """`encode_batch` for anything with numcodecs' `encode`."""
+    count, row = len(records), records[0].nbytes if len(records) else 0
+    # Each payload is copied out of the library's memory at once: hundreds of them alive together leave holes behind
+    # that no allocator gives back. Payload i goes to where record i would, which is always room enough.
+    scratch = np.empty(count * row, np.uint8)
+    size = np.full(count, row, np.int64)
+
+    def work(low: int, high: int) -> None:
+        for i in range(low, high):
+            payload = as_bytes_view(codec.encode(records[i]))
+            if payload.size < row:
+                scratch[i * row : i * row + payload.size] = payload
+                size[i] = payload.size
+
+    over_rows(work, count, records.nbytes, threads=getattr(codec, "releases_gil", False))
+    return Payloads.in_one_buffer(scratch, np.arange(count) * row, size)
+
+
+def decode_each(codec: Any, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
+    """`decode_batch` for anything with numcodecs' `decode`."""
+
+    def work(low: int, high: int) -> None:
+        for i in range(low, high):
+            codec.decode(payloads[i], out=out[i])
+
+    over_rows(work, len(out), out.nbytes, threads=getattr(codec, "releases_gil", False))

@@ -1,0 +1,4 @@
+"""The codecs that come with the package, one file per algorithm; `get_codec` finds them by name.
+
+A codec's file is imported when the codec is asked for, and the library it stands on when one is made.
+"""

@@ -1,0 +1,39 @@
+"""What the codecs share: a level is checked and a library found when a codec is made, not when it is first used."""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from typing import Any, SupportsIndex
+
+from compressed_array.errors import CodecLevelError, CodecUnavailableError, CorruptPayloadError
+
+
+def require(module: str, codec_id: str, extra: str) -> Any:
+    """The library a codec stands on, or an error that names the extra which brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise CodecUnavailableError(codec_id, extra) from error
+
+
+def checked_level(codec_id: str, level: SupportsIndex, *ranges: range) -> int:
+    """`level` as an int, if it lies in one of the ranges."""
+    if not isinstance(level, bool):
+        try:
+            whole = operator.index(level)
+        except TypeError:
+            pass
+        else:
+            if any(whole in allowed for allowed in ranges):
+                return whole
+    allowed_text = " or ".join(f"{r[0]} to {r[-1]}" for r in ranges)
+    raise CodecLevelError(f"codec {codec_id!r} takes a level from {allowed_text}, not {level!r}")
+
+
+def check_claim(claimed: int, at_most: int, wanted: int | None) -> None:
+    """Refuse a payload by the size it says it decodes to, before any memory is taken for that."""
+    if wanted is not None and claimed != wanted:
+        raise CorruptPayloadError(f"payload says it decodes to {claimed} bytes where {wanted} belong")
+    if claimed > at_most:
+        raise CorruptPayloadError(f"payload says it decodes to {claimed} bytes, more than its size allows")

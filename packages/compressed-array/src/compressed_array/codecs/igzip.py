@@ -1,0 +1,30 @@
+"""`igzip`: the gzip container written and read by Intel's ISA-L, several times faster than zlib."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from compressed_array.abc import Buffer, Codec, as_bytes_view
+from compressed_array.codecs._common import checked_level, require
+from compressed_array.codecs.gzip import GZIP_CONTAINER, inflate
+
+
+class Igzip(Codec):
+    """Deflate by ISA-L at level 0 to 3; any gzip decodes what it writes."""
+
+    codec_id: ClassVar[str] = "igzip"
+    releases_gil: ClassVar[bool] = True
+
+    def __init__(self, level: int = 1) -> None:
+        self.level = checked_level(self.codec_id, level, range(4))
+        require("isal.isal_zlib", self.codec_id, "isal")
+
+    def encode(self, buf: Buffer) -> Buffer:
+        from isal import isal_zlib
+
+        return isal_zlib.compress(as_bytes_view(buf), self.level, GZIP_CONTAINER)
+
+    def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
+        from isal import isal_zlib
+
+        return inflate(isal_zlib, buf, out)

@@ -1,0 +1,141 @@
+"""`lz4-block` and `lz4-frame`, by the lz4 library; batches of blocks go through our own kernels where numba is."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._parallel import over_rows
+from compressed_array._payloads import Payloads
+from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
+from compressed_array.codecs import _foreign
+from compressed_array.codecs._common import check_claim, checked_level, require
+from compressed_array.errors import CorruptPayloadError
+
+MOST_EXPANSION = 255  # a byte of payload lengthens a match by at most this
+LARGEST_RECORD = 0x7E000000  # the library counts bytes in an int
+LOWEST_LEVEL = -65537  # the library's strongest acceleration
+
+
+class LZ4Block(Codec):
+    """LZ4 blocks, their size before them. Level 0 is the default mode, below 0 accelerates, 1 to 12 compress more."""
+
+    codec_id: ClassVar[str] = "lz4-block"
+    releases_gil: ClassVar[bool] = True
+
+    def __init__(self, level: int = 0) -> None:
+        self.level = checked_level(self.codec_id, level, range(LOWEST_LEVEL, 13))
+        require("lz4.block", self.codec_id, "lz4")
+
+    def max_encoded_size(self, nbytes: int) -> int:
+        return 4 + nbytes + nbytes // 255 + 16
+
+    def encode(self, buf: Buffer) -> Buffer:
+        import lz4.block
+
+        data = as_bytes_view(buf)
+        payload: bytes
+        if self.level < 0:
+            payload = lz4.block.compress(data, mode="fast", acceleration=-self.level)
+        elif self.level == 0:
+            payload = lz4.block.compress(data)
+        else:
+            payload = lz4.block.compress(data, mode="high_compression", compression=self.level)
+        return payload
+
+    def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
+        import lz4.block
+
+        data = as_bytes_view(buf)
+        wanted = None if out is None else writable_bytes_view(out).size
+        check_claim(int.from_bytes(data[:4].tobytes(), "little"), MOST_EXPANSION * data.size, wanted)
+        try:
+            decoded: bytes = lz4.block.decompress(data)
+        except (lz4.block.LZ4BlockError, ValueError) as error:
+            raise CorruptPayloadError(f"LZ4 block does not decode: {error}") from error
+        return deliver(decoded, out)
+
+    def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
+        rows, nbytes = records.shape
+        kernels, functions = _kernels(), _foreign.lz4_block()
+        if kernels is None or functions is None or self.level > 0 or nbytes > LARGEST_RECORD:
+            return super().encode_batch(records)
+        start, compress = functions.start, functions.compress
+        acceleration = max(-self.level, 1)
+        scratch, offsets, sizes = np.empty(records.size, np.uint8), np.empty(rows, np.int64), np.empty(rows, np.int64)
+        source, target = records.ctypes.data, scratch.ctypes.data
+
+        def work(low: int, high: int) -> None:
+            kernels.encode_rows(start, compress, acceleration, source, nbytes, low, high, target, offsets, sizes)
+
+        over_rows(work, rows, records.nbytes)
+        return Payloads.in_one_buffer(scratch, offsets, sizes)
+
+    def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
+        kernels = _kernels()
+        if kernels is None:
+            return super().decode_batch(payloads, out)
+        functions, nbytes = _foreign.lz4_block(), out.shape[1]
+        arguments = (payloads.addresses(), payloads.size, out.ctypes.data, nbytes)
+
+        def work(low: int, high: int) -> None:
+            if functions is not None and nbytes <= LARGEST_RECORD:
+                bad = kernels.decode_rows_by(functions.decompress, *arguments, low, high)
+            else:
+                bad = kernels.decode_rows(*arguments, low, high)
+            if bad >= 0:
+                raise CorruptPayloadError(f"LZ4 block {bad} does not decode to {nbytes} bytes")
+
+        return over_rows(work, len(out), out.nbytes)
+
+
+class LZ4Frame(Codec):
+    """LZ4 frames, which say their own content size. A level below 0 accelerates, up to 16 compresses more."""
+
+    codec_id: ClassVar[str] = "lz4-frame"
+    releases_gil: ClassVar[bool] = True
+
+    def __init__(self, level: int = 0) -> None:
+        self.level = checked_level(self.codec_id, level, range(LOWEST_LEVEL, 17))
+        require("lz4.frame", self.codec_id, "lz4")
+
+    def encode(self, buf: Buffer) -> Buffer:
+        import lz4.frame
+
+        payload: bytes = lz4.frame.compress(as_bytes_view(buf), compression_level=self.level, store_size=True)
+        return payload
+
+    def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
+        import lz4.frame
+
+        data = as_bytes_view(buf)
+        wanted = None if out is None else writable_bytes_view(out).size
+        try:
+            claimed = _frame_info(data)["content_size"]
+            check_claim(claimed, MOST_EXPANSION * data.size, wanted)
+            decoded, used = lz4.frame.decompress(data, return_bytes_read=True)
+        except RuntimeError as error:
+            raise CorruptPayloadError(f"LZ4 frame does not decode: {error}") from error
+        if len(decoded) != claimed or used != data.size:
+            raise CorruptPayloadError(f"LZ4 frame of {claimed} bytes is cut short or has bytes behind it")
+        return deliver(decoded, out)
+
+
+def _frame_info(data: npt.NDArray[np.uint8]) -> dict[str, Any]:
+    import lz4.frame
+
+    info: dict[str, Any] = lz4.frame.get_frame_info(data)
+    return info
+
+
+@cache
+def _kernels() -> ModuleType | None:
+    try:
+        from compressed_array.codecs import _lz4_kernels
+    except ImportError:  # no numba, or one that does not work with this numpy
+        return None
+    return _lz4_kernels

@@ -1,0 +1,138 @@
+"""`rle` and `rle-jit`: run-length coding in numpy and in machine code. Both write the same bytes, bit for bit."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._parallel import over_rows
+from compressed_array._payloads import Payloads
+from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
+from compressed_array.codecs import _rle_formula as formula
+from compressed_array.codecs._common import check_claim, require
+from compressed_array.errors import CorruptPayloadError
+
+ITEMSIZES = (1, 2, 4, 8)
+LARGEST_RECORD = 2**32 - 1  # a payload counts its tokens in 4 bytes
+
+
+class RLE(Codec):
+    """Run-length coding of items of 1, 2, 4 or 8 bytes, compared bit by bit: NaN payloads and -0.0 survive."""
+
+    codec_id: ClassVar[str] = "rle"
+
+    def __init__(self, itemsize: int = 1) -> None:
+        if itemsize not in ITEMSIZES or isinstance(itemsize, bool):
+            raise ValueError(f"codec {self.codec_id!r} takes an itemsize of 1, 2, 4 or 8, not {itemsize!r}")
+        self.itemsize = int(itemsize)
+
+    def for_dtype(self, dtype: np.dtype[Any]) -> Self:
+        return type(self)(dtype.itemsize if dtype.itemsize in ITEMSIZES else 1)
+
+    def max_encoded_size(self, nbytes: int) -> int:
+        # Literals cost a token per sixteen; a run is never dearer than its items are.
+        return formula.HEADER + nbytes + -(-(nbytes // self.itemsize) // (formula.MOST_LITERALS + 1))
+
+    def encode(self, buf: Buffer) -> Buffer:
+        data = _record(buf)
+        whole = data.size // self.itemsize * self.itemsize
+        if whole == 0:
+            return bytes(formula.HEADER) + data.tobytes()
+        tokens, extras, values = formula.encode(np, data[:whole].view(f"u{self.itemsize}"))
+        count = len(tokens).to_bytes(formula.HEADER, "little")
+        return b"".join((count, tokens.tobytes(), extras.tobytes(), values.tobytes(), data[whole:].tobytes()))
+
+    def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
+        data = as_bytes_view(buf)
+        target = None if out is None else writable_bytes_view(out)
+        count = int.from_bytes(data[: formula.HEADER].tobytes(), "little")
+        if data.size < formula.HEADER + count:
+            raise CorruptPayloadError("run-length payload is cut short")
+        body = data[formula.HEADER :]
+        literals, repeats = formula.token_counts(np, body[:count])
+        first_extra, first_value = count, count + int(np.count_nonzero(repeats == formula.ESCAPE))
+        extras = body[first_extra:first_value]
+        values_size = (int(literals.sum()) + count) * self.itemsize
+        tail = body[first_value + values_size :]
+        if first_value + values_size > body.size or tail.size >= self.itemsize:
+            raise CorruptPayloadError("run-length payload does not hold the values its tokens ask for")
+        items = int(literals.sum()) + int(repeats.sum()) + count + int(extras.sum(dtype=np.int64))
+        decoded_size = items * self.itemsize + tail.size
+        check_claim(decoded_size, formula.LONGEST_RUN * data.size, None if target is None else target.size)
+        if count == 0:
+            return deliver(tail.tobytes(), out)
+        values = body[first_value : first_value + values_size].view(f"u{self.itemsize}")
+        decoded = formula.decode(np, literals, repeats, extras, values).view(np.uint8)
+        return deliver(np.concatenate((decoded, tail)) if tail.size else decoded, out)
+
+
+class RLEJit(RLE):
+    """`RLE` with numba kernels, for one record and for batches."""
+
+    codec_id: ClassVar[str] = "rle-jit"
+    releases_gil: ClassVar[bool] = True
+
+    def __init__(self, itemsize: int = 1) -> None:
+        super().__init__(itemsize)
+        require("numba", self.codec_id, "numba")
+
+    def encode(self, buf: Buffer) -> Buffer:
+        data = _record(buf)
+        # One more than the bound, since a payload counts as given up when it reaches the limit.
+        payloads = self._encode_rows(data.reshape(1, -1), self.max_encoded_size(data.size) + 1)
+        return payloads[0].tobytes()
+
+    def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
+        data = as_bytes_view(buf)
+        payloads = Payloads.in_one_buffer(data, [0], [data.size])
+        kernels = _kernels()
+        if out is None:
+            size = kernels.decoded_size(data.ctypes.data, data.size, self.itemsize)
+            if size < 0:
+                raise CorruptPayloadError("run-length payload is not one an encoder writes")
+            decoded = np.empty(size, np.uint8)
+            self.decode_batch(payloads, decoded.reshape(1, -1))
+            return decoded
+        self.decode_batch(payloads, writable_bytes_view(out).reshape(1, -1))
+        return out
+
+    def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
+        return self._encode_rows(records, max(records.shape[1], 1))
+
+    def _encode_rows(self, records: npt.NDArray[np.uint8], limit: int) -> Payloads:
+        kernels, rows = _kernels(), len(records)
+        scratch = np.empty(rows * limit, np.uint8)
+        offsets, sizes = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        source, target = records.ctypes.data, scratch.ctypes.data
+
+        def work(low: int, high: int) -> None:
+            kernels.encode_rows(source, records.shape[1], self.itemsize, low, high, target, limit, offsets, sizes)
+
+        over_rows(work, rows, records.nbytes)
+        return Payloads.in_one_buffer(scratch, offsets, sizes)
+
+    def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
+        kernels, addresses, target = _kernels(), payloads.addresses(), out.ctypes.data
+
+        def work(low: int, high: int) -> None:
+            bad = kernels.decode_rows(addresses, payloads.size, self.itemsize, target, out.shape[1], low, high)
+            if bad >= 0:
+                raise CorruptPayloadError(f"run-length payload {bad} does not decode to {out.shape[1]} bytes")
+
+        over_rows(work, len(out), out.nbytes)
+
+
+def _record(buf: Buffer) -> npt.NDArray[np.uint8]:
+    data = as_bytes_view(buf)
+    if data.size > LARGEST_RECORD:
+        raise ValueError(f"run-length coding takes records of up to {LARGEST_RECORD} bytes, not {data.size}")
+    return data
+
+
+def _kernels() -> ModuleType:
+    from compressed_array.codecs import _rle_kernels
+
+    return _rle_kernels

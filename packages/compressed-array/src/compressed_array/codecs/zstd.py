@@ -1,0 +1,186 @@
+"""`zstd`, by the zstandard library, with an optional dictionary trained on the kind of records it will meet."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import operator
+import threading
+from collections.abc import Iterable
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._parallel import over_rows
+from compressed_array._payloads import Payloads
+from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
+from compressed_array.codecs._common import check_claim, checked_level, require
+from compressed_array.errors import CorruptPayloadError
+
+if TYPE_CHECKING:
+    from compressed_array.codecs._foreign import ZstdContexts, ZstdFunctions
+
+MOST_EXPANSION = 128 * 1024 // 4  # a block of 4 bytes repeats one byte 128 KiB times
+DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
+DEFAULT_LEVEL = -3
+FEWEST_SAMPLES, SHORTEST_SAMPLE = 16, 8
+SMALLEST_DICTIONARY = 256
+
+
+class Zstd(Codec):
+    """Zstandard at level 1 to 22, or at -1 to -100, where each step down is faster and compresses less.
+
+    `dictionary` is what `train` made, as bytes or as the base64 text that the config holds.
+    """
+
+    codec_id: ClassVar[str] = "zstd"
+    releases_gil: ClassVar[bool] = True
+
+    def __init__(self, level: int = DEFAULT_LEVEL, dictionary: bytes | str | None = None) -> None:
+        self.level = checked_level(self.codec_id, level, range(1, 23), range(-100, 0))
+        self._dictionary = None if dictionary is None else _dictionary_bytes(dictionary)
+        self.dictionary = None if self._dictionary is None else base64.b64encode(self._dictionary).decode("ascii")
+        self._library = require("zstandard", self.codec_id, "zstd")
+        # zstandard's compressors and decompressors must not be shared by threads.
+        self._of_thread = threading.local()
+        self._contexts: ZstdContexts | None = None
+
+    @classmethod
+    def train(
+        cls, samples: npt.NDArray[Any] | Iterable[Buffer], level: int = DEFAULT_LEVEL, dict_size: int = 16384
+    ) -> Self:
+        """A codec with a dictionary learnt from sample records: rows of an array, or buffers.
+
+        It pays for small records that resemble each other; give it some hundred. Larger dictionaries cost more to
+        apply than they gain.
+        """
+        library = cls(level)._library
+        if operator.index(dict_size) < SMALLEST_DICTIONARY:
+            raise ValueError(f"a dictionary has at least {SMALLEST_DICTIONARY} bytes, not {dict_size!r}")
+        # The trainer crashes on empty samples, and learns nothing from ones this short.
+        records = [r for r in (as_bytes_view(sample).tobytes() for sample in samples) if len(r) >= SHORTEST_SAMPLE]
+        total = sum(map(len, records))
+        if len(records) < FEWEST_SAMPLES or total < dict_size:
+            raise ValueError(
+                f"a dictionary of {dict_size} bytes needs at least {FEWEST_SAMPLES} sample records of "
+                f"{SHORTEST_SAMPLE} bytes or more, {dict_size} bytes in all, not {len(records)} with {total}"
+            )
+        try:
+            trained = library.train_dictionary(dict_size, records, level=level)
+        except (library.ZstdError, ValueError) as error:
+            raise ValueError(
+                f"no dictionary can be learnt from {len(records)} records of {total} bytes: {error}"
+            ) from error
+        return cls(level, trained.as_bytes())
+
+    def max_encoded_size(self, nbytes: int) -> int:
+        return nbytes + (nbytes >> 8) + 64  # ZSTD_COMPRESSBOUND, which adds no more than 64 to small inputs
+
+    def encode(self, buf: Buffer) -> Buffer:
+        payload: bytes = self._compressor().compress(as_bytes_view(buf))
+        return payload
+
+    def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
+        data = as_bytes_view(buf)
+        wanted = None if out is None else writable_bytes_view(out).size
+        try:
+            claimed = self._library.get_frame_parameters(data).content_size
+            check_claim(claimed, MOST_EXPANSION * data.size, wanted)
+            decoded: bytes = self._decompressor().decompress(data, allow_extra_data=False)
+        except self._library.ZstdError as error:
+            raise CorruptPayloadError(f"zstd frame does not decode: {error}") from error
+        if len(decoded) != claimed:
+            raise CorruptPayloadError(f"zstd frame of {claimed} bytes decodes to {len(decoded)}")
+        return deliver(decoded, out)
+
+    def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
+        native = self._native()
+        rows, nbytes = records.shape
+        if native is None or nbytes == 0:
+            return super().encode_batch(records)
+        kernels, functions, contexts = native
+        scratch, offsets, sizes = np.empty(records.size, np.uint8), np.empty(rows, np.int64), np.empty(rows, np.int64)
+        source, target = records.ctypes.data, scratch.ctypes.data
+
+        def work(low: int, high: int) -> None:
+            kernels.encode_rows(
+                functions.compress, contexts.compressor, source, nbytes, low, high, target, offsets, sizes
+            )
+
+        over_rows(work, rows, records.nbytes)
+        return Payloads.in_one_buffer(scratch, offsets, sizes)
+
+    def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
+        native = self._native()
+        if native is None:
+            return super().decode_batch(payloads, out)
+        kernels, functions, contexts = native
+        addresses, sizes, target, nbytes = payloads.addresses(), payloads.size, out.ctypes.data, out.shape[1]
+        decompress, frame_size = functions.decompress, functions.frame_size
+
+        def work(low: int, high: int) -> None:
+            context = contexts.decompressor
+            bad = kernels.decode_rows(decompress, frame_size, context, addresses, sizes, target, nbytes, low, high)
+            if bad >= 0:
+                raise CorruptPayloadError(f"zstd frame {bad} does not decode to {nbytes} bytes")
+
+        return over_rows(work, len(out), out.nbytes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_config, (self.get_config(),)
+
+    def _compressor(self) -> Any:
+        try:
+            return self._of_thread.compressor
+        except AttributeError:
+            made = self._library.ZstdCompressor(level=self.level, dict_data=self._dict_data(), write_content_size=True)
+            self._of_thread.compressor = made
+            return made
+
+    def _decompressor(self) -> Any:
+        try:
+            return self._of_thread.decompressor
+        except AttributeError:
+            made = self._of_thread.decompressor = self._library.ZstdDecompressor(dict_data=self._dict_data())
+            return made
+
+    def _dict_data(self) -> Any:
+        return None if self._dictionary is None else self._library.ZstdCompressionDict(self._dictionary)
+
+    def _native(self) -> tuple[ModuleType, ZstdFunctions, ZstdContexts] | None:
+        """What a batch needs to go through zstd's own functions, where numba is and the library shows them."""
+        kernels = _kernels()
+        if kernels is None:
+            return None
+        from compressed_array.codecs import _foreign
+
+        functions = _foreign.zstd()
+        if functions is None:
+            return None
+        if self._contexts is None:
+            self._contexts = _foreign.ZstdContexts(functions, self.level, self._dictionary)
+        return kernels, functions, self._contexts
+
+
+def _dictionary_bytes(dictionary: bytes | str) -> bytes:
+    if isinstance(dictionary, str):
+        try:
+            dictionary = base64.b64decode(dictionary, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"dictionary is not base64 text: {error}") from error
+    # Without the magic and the id behind it, a frame could not tell a wrong dictionary from the right one.
+    if not dictionary.startswith(DICTIONARY_MAGIC) or dictionary[4:8] == bytes(4):
+        raise ValueError("dictionary is not one that zstd trained; make one with Zstd.train(samples)")
+    return bytes(dictionary)
+
+
+@cache
+def _kernels() -> ModuleType | None:
+    try:
+        from compressed_array.codecs import _zstd_kernels
+    except ImportError:  # no numba, or one that does not work with this numpy
+        return None
+    return _zstd_kernels

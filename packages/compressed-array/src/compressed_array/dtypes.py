@@ -1,0 +1,82 @@
+"""Which dtype is enough: for a largest value, for the elements and run lengths of an observation buffer."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array.codecs._common import require
+
+UNSIGNED = (np.uint8, np.uint16, np.uint32, np.uint64)
+SIGNED = (np.int8, np.int16, np.int32, np.int64)
+FLOATS = (np.float32, np.float64)
+
+
+def find_smallest_dtype(max_value: float, signed: bool = False, fallback: npt.DTypeLike = np.float32) -> np.dtype[Any]:
+    """The smallest integer dtype that holds `max_value`; a float dtype, at least `fallback`, where none does.
+
+    A signed one also holds `-max_value`. A value that no integer equals, such as 0.5, needs a float, too.
+    """
+    if isinstance(max_value, bool) or max_value != max_value:
+        raise ValueError(f"max_value must be a number, not {max_value!r}")
+    if not signed and max_value < 0:
+        raise ValueError(f"an unsigned dtype cannot hold {max_value}; pass signed=True")
+    if abs(max_value) < 2**64 and max_value == int(max_value):
+        for kind in SIGNED if signed else UNSIGNED:
+            if abs(int(max_value)) <= np.iinfo(kind).max:
+                return np.dtype(kind)
+    for choice in (np.dtype(fallback), *map(np.dtype, FLOATS)):
+        if choice.itemsize >= np.dtype(fallback).itemsize and abs(max_value) <= _largest(choice):
+            return choice
+    raise ValueError(f"no dtype holds {max_value!r}")
+
+
+def _largest(dtype: np.dtype[Any]) -> float:
+    return float(np.finfo(dtype).max) if dtype.itemsize <= 8 else sys.float_info.max
+
+
+def find_buffer_dtypes(
+    obs_shape: Any, elem_dtype: npt.DTypeLike | None = None, compression_method: str = "rle"
+) -> dict[str, Any]:
+    """The dtype of an observation's elements, and the smallest that counts them all: {"elem_type", "runs_type"}.
+
+    `obs_shape` is a shape, or a space with `shape` and `dtype`, whose dtype holds unless `elem_dtype` asks for
+    another; a space of spaces gives a dict with such a pair per key. A `…-jit` method is compiled along the way.
+    """
+    if compression_method.partition("/")[0].endswith("-jit"):
+        init_jit()
+    return _dtypes_of(obs_shape, None if elem_dtype is None else np.dtype(elem_dtype))
+
+
+def init_jit(*, elem_type: npt.DTypeLike = np.uint8, runs_type: npt.DTypeLike = np.uint16, **_: Any) -> None:
+    """Compile the numba kernels now and not at their first use.
+
+    Nothing depends on it but when the time is spent, in forked and spawned workers as well. A kernel serves every
+    dtype, so the arguments, which name one, change nothing.
+    """
+    np.dtype(elem_type), np.dtype(runs_type)
+    require("numba", "rle-jit", "numba")
+    import compressed_array._native
+    import compressed_array.codecs._lz4_kernels
+    import compressed_array.codecs._rle_kernels
+    import compressed_array.codecs._zstd_kernels  # noqa: F401  # importing a kernel's module is what compiles it
+
+
+def _dtypes_of(space: Any, asked: np.dtype[Any] | None) -> dict[str, Any]:
+    inner = getattr(space, "spaces", None)
+    if isinstance(inner, Mapping):
+        return {key: _dtypes_of(part, asked) for key, part in inner.items()}
+    if isinstance(inner, (tuple, list)):
+        raise ValueError("a tuple of spaces has no keys to give dtypes for; use a Dict space, or ask for each part")
+    if isinstance(space, (int, np.integer)):
+        space = [int(space)]  # a numpy integer has a shape and a dtype of its own, which are not meant
+    shape, own = getattr(space, "shape", space), getattr(space, "dtype", None)
+    if shape is None:
+        raise ValueError(f"{space!r} has no fixed shape, so its elements cannot be counted")
+    elem_type = asked if asked is not None else np.dtype(np.uint8 if own is None else own)
+    return {"elem_type": elem_type, "runs_type": find_smallest_dtype(math.prod(int(n) for n in shape))}

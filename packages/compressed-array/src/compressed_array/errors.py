@@ -1,0 +1,45 @@
+"""Every error this package raises on purpose. Each says what to do instead, and none leaves a half-done write."""
+
+from __future__ import annotations
+
+
+class UnknownCodecError(ValueError):
+    """No codec of that name: not built in, not registered, not offered by an installed package."""
+
+    def __init__(self, codec_id: str, known: list[str]) -> None:
+        self.codec_id = codec_id
+        super().__init__(f"unknown codec {codec_id!r}; known: {', '.join(known)}")
+
+
+class CodecUnavailableError(ImportError):
+    """The codec is known, but the library it stands on is not installed."""
+
+    def __init__(self, codec_id: str, extra: str) -> None:
+        self.codec_id, self.extra = codec_id, extra
+        super().__init__(
+            f"codec {codec_id!r} needs a library that is not installed: pip install 'compressed-array[{extra}]'"
+        )
+
+
+class CodecLevelError(ValueError):
+    """A compression level outside the codec's range, or a level for a codec that has none."""
+
+
+class CorruptPayloadError(ValueError):
+    """Bytes that the codec which is asked to decode them cannot have written."""
+
+
+class CorruptFileError(ValueError):
+    """A file that is not a saved compressed array, or one that was cut short or changed since it was saved."""
+
+
+class LossyWriteError(ValueError):
+    """A value that the array's dtype cannot hold. Nothing was written."""
+
+
+class UnsupportedDtypeError(TypeError):
+    """A dtype whose values are not bytes of their own (object), and so cannot be compressed."""
+
+
+class UnsupportedOperationError(TypeError):
+    """Something a compressed array cannot do without lying about its memory; the message names the way that works."""

@@ -1,0 +1,48 @@
+"""Payloads that were written once are decoded forever: a codec's format does not change under its id."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compressed_array import CodecUnavailableError, available_codecs, get_codec
+from compressed_array._payloads import Payloads
+
+GOLDEN = Path(__file__).parent / "golden"
+CONFIGS = sorted(GOLDEN.glob("*.json"))
+SOURCES = sorted(GOLDEN.glob("*.npy"))
+
+
+def test_corpus_is_there() -> None:
+    """No codec without golden payloads, and no config without one for every source: an empty glob would pass."""
+    ids = {json.loads(path.read_text())["id"] for path in CONFIGS}
+    built_in = {name for name, info in available_codecs().items() if info.source == "built in"}
+    assert ids == built_in
+    assert len(SOURCES) == 4
+    payloads = {path.name for path in GOLDEN.glob("*.payload")}
+    assert payloads == {f"{config.stem}.{source.stem}.payload" for config in CONFIGS for source in SOURCES}
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_decodes(config: Path) -> None:
+    try:
+        codec = get_codec(json.loads(config.read_text()))
+    except CodecUnavailableError as error:
+        pytest.skip(str(error))
+    for source in SOURCES:
+        array = np.load(source)
+        payload = (GOLDEN / f"{config.stem}.{source.stem}.payload").read_bytes()
+        assert bytes(codec.decode(payload)) == array.tobytes()
+        out = np.empty((1, array.nbytes), np.uint8)
+        codec.decode_batch(Payloads.from_parts([np.frombuffer(payload, np.uint8)]), out)
+        assert out.tobytes() == array.tobytes()
+
+
+def test_twins_write_the_same() -> None:
+    """`rle` and `rle-jit` are one format, in the corpus as well."""
+    for source in SOURCES:
+        one, other = (GOLDEN / f"{name}.{source.stem}.payload" for name in ("rle", "rle-jit"))
+        assert one.read_bytes() == other.read_bytes()

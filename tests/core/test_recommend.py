@@ -1,0 +1,81 @@
+"""Recommendations are measured on the records, and come out the same where there is no doubt."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compressed_array import UnsupportedDtypeError, get_codec, recommend
+from compressed_array._recommend import Measurement, Recommendation, choose
+from compressed_array.codecs.none import Raw
+
+
+def frames(n: int = 40) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.repeat(np.repeat(rng.integers(0, 6, (n, 12, 12), np.uint8), 7, axis=1), 7, axis=2)
+
+
+def noise(n: int = 20) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (n, 5000), np.uint8)
+
+
+def test_frames_are_compressed() -> None:
+    found = recommend(frames())
+    assert found.best.codec_id != "none"
+    assert choose(frames().reshape(40, -1), np.dtype(np.uint8)).codec_id != "none"
+
+
+def test_noise_is_left_alone() -> None:
+    assert recommend(noise()).best == Raw()
+    assert choose(noise(), np.dtype(np.uint8)) == Raw()
+
+
+def test_tiny_and_no_records_are_left_alone() -> None:
+    assert choose(np.zeros((50, 16), np.uint8), np.dtype(np.float32)) == Raw()
+    assert choose(np.empty((0, 5000), np.uint8), np.dtype(np.uint8)) == Raw()
+
+
+def test_table() -> None:
+    """A line per candidate, none wider than a terminal, and the best one marked."""
+    text = str(recommend(frames(), ["none", "gzip1", "rle"]))
+    assert [line.split()[0] for line in text.splitlines()] == ["codec", "none", "gzip1", "rle", "*"]
+    assert max(map(len, text.splitlines())) <= 80
+    assert sum(line.endswith("*") for line in text.splitlines()) == 1
+
+
+def test_lists_and_objects() -> None:
+    assert len(recommend(list(frames(4)), [Raw()]).measurements) == 1
+    assert recommend([bytes(100), bytes(100)], ["rle"]).measurements[0].ratio < 0.2
+    with pytest.raises(UnsupportedDtypeError):
+        recommend(np.array([None]))
+    for nothing in ([], np.empty((0, 3)), np.float32(3)):
+        with pytest.raises((ValueError, TypeError)):
+            recommend(nothing)
+    with pytest.raises(ValueError, match="at least one candidate"):
+        recommend(frames(), [])
+
+
+def test_every_dtype() -> None:
+    for code in ("f4", ">f8", "M8[s]", "i2,f4", "?"):
+        assert recommend(np.zeros((5, 20_000), code), ["none", "rle"]).best == get_codec("rle")
+
+
+def test_foreign_codec() -> None:
+    """A numcodecs codec can be a candidate."""
+    numcodecs = pytest.importorskip("numcodecs")
+    assert recommend(frames(), [numcodecs.Zstd(level=1)]).best == numcodecs.Zstd(level=1)
+
+
+def test_close_race_goes_to_the_first() -> None:
+    """So that the noise of a clock does not decide between equals."""
+    rows = [Measurement(name, name, 1000, stored, 1e-5, 1e-5) for name, stored in (("a", 102.0), ("b", 100.0))]
+    assert Recommendation(tuple(rows)).best == "a"
+    assert Recommendation(tuple(reversed(rows))).best == "b"
+
+
+def test_score_weighs_time() -> None:
+    """Half the bytes are worth four times the read, and not more."""
+    one = Measurement("a", "a", 1000, 100.0, 0, 0)
+    plain_read = 1.25e-6
+    assert Measurement("b", "b", 1000, 50.0, 0, 2 * plain_read).score < one.score
+    assert Measurement("b", "b", 1000, 50.0, 0, 4 * plain_read).score > one.score
