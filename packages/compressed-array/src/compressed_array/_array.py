@@ -1,0 +1,190 @@
+"""`CompressedArray`: an ndarray whose items are compressed.
+
+Its own memory is the table of record numbers, one per cell of the *grid*, so numpy's slicing and transposing of the
+grid axes make views that share everything. What it shows is the *logical* array, grid axes followed by item axes:
+`shape`, `dtype`, `ndim`, `size` and `nbytes` speak of that one.
+
+Where numpy would answer with a view that writes through, and decoded items are no such view, the answer is read-only:
+a write that could not reach the store fails instead of getting lost.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from compressed_array._cast import cast_exactly, check_dtype
+from compressed_array._cells import Cells, Dense
+from compressed_array._cellstore import CellStore
+from compressed_array._functions import call_function, call_ufunc
+from compressed_array._keys import field_names
+from compressed_array._methods import ArrayMethods, read_only
+from compressed_array._store import RecordNumbers, Store
+from compressed_array._table import CELL, Table
+from compressed_array.errors import UnsupportedOperationError
+
+
+# numpy's type hints cannot know that every method is told anew.
+class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dtype[Any]]):  # type: ignore[misc,override]
+    """An array of `shape` and `dtype`, zero to begin with, whose last `item_ndim` axes are compressed as one item.
+
+    Left out, `item_ndim` makes every axis but the first part of the item. `codec` is a name such as "zstd-3", a codec,
+    or "auto", which measures a few on the first data and picks.
+    """
+
+    _table: Table
+    _item_shape: tuple[int, ...]
+    _item_dtype: np.dtype[Any]
+    _checked = False
+
+    def __new__(
+        cls,
+        shape: int | tuple[int, ...],
+        dtype: npt.DTypeLike = float,
+        *,
+        item_ndim: int | None = None,
+        codec: Any = "auto",
+    ) -> CompressedArray:
+        full = (operator.index(shape),) if not np.iterable(shape) else tuple(operator.index(n) for n in shape)
+        if any(length < 0 for length in full):
+            raise ValueError(f"negative dimensions are not allowed: {full}")
+        grid_ndim = len(full) - check_item_ndim(item_ndim, len(full))
+        item_dtype = check_dtype(dtype)
+        store = CellStore(prod(full[grid_ndim:]) * item_dtype.itemsize, item_dtype, codec)
+        return cls.on_table(Table.unwritten(store, full[:grid_ndim]), full[grid_ndim:], item_dtype)
+
+    @classmethod
+    def on_table(cls, table: Table, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> CompressedArray:
+        """The array that shows a table's records as items of this shape and dtype."""
+        self = np.ndarray.__new__(cls, table.cells.shape, CELL, buffer=table.cells)
+        self._table, self._item_shape, self._item_dtype = table, item_shape, dtype
+        return self
+
+    def __array_finalize__(self, obj: Any) -> None:
+        if obj is None:
+            return
+        if not isinstance(obj, CompressedArray):
+            raise UnsupportedOperationError("a plain array cannot be viewed as a compressed one; use compress(array)")
+        self._table, self._item_shape, self._item_dtype = obj._table, obj._item_shape, obj._item_dtype
+
+    @property
+    def store(self) -> Store:
+        """What the array stands on."""
+        return self._table.store
+
+    @property
+    def cells(self) -> Cells:
+        """The grid of this view: which record each cell holds, in the table's own memory."""
+        if not self._checked:
+            if not self._table.owns(np.ndarray.view(self, np.ndarray)):
+                raise UnsupportedOperationError(
+                    "numpy copied this array's table without its records (np.array(a, subok=True)?); use a.copy()"
+                )
+            self._checked = True
+        numbers = cast(RecordNumbers, np.ndarray.view(self, np.uint32, np.ndarray))
+        return Cells(self._table.store, numbers, self._item_shape, self._item_dtype)
+
+    @property
+    def grid_shape(self) -> tuple[int, ...]:
+        """The axes along which items lie."""
+        return cast(tuple[int, ...], GRID_SHAPE(self))
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:
+        """The axes of one item, the unit of compression."""
+        return self._item_shape
+
+    @property
+    def codec(self) -> Any:
+        """The codec that the next item will be written with."""
+        return self.store.codec
+
+    @property
+    def nbytes_stored(self) -> int:
+        """The memory that this array's items take, compressed, with the index, slack and garbage.
+
+        A view, or an array that shares items with a copy, counts its own items without the slack.
+        """
+        with self.store.epochs.writing:
+            numbers = self.cells.numbers
+            return self.store.nbytes_of(numbers.reshape(-1)) + numbers.nbytes
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller than the plain array this is."""
+        return float(self.nbytes / max(self.nbytes_stored, 1))
+
+    def read(self, key: Any = ..., out: Dense | None = None) -> Dense:
+        """What the plain array would give for `key`, always as a plain array; written into `out` if that is given."""
+        if field_names(key):
+            answer = self.read()[key]
+        else:
+            cells = self.cells
+            answer = cells.read(key, cells.split(key), out)
+        if out is None:
+            return np.asarray(answer)
+        if answer is not out:
+            if out.shape != np.shape(answer) or out.dtype != answer.dtype:
+                raise ValueError(
+                    f"out is {out.dtype} of shape {out.shape}; the key reads {answer.dtype} of shape {np.shape(answer)}"
+                )
+            out[...] = answer
+        return out
+
+    def __getitem__(self, key: Any) -> Any:
+        if field_names(key):
+            return read_only(self.read(key))
+        cells = self.cells
+        plan = cells.split(key)
+        if plan is not None and plan.basic and plan.whole_items:
+            view = np.ndarray.__getitem__(self, (*plan.grid, ...))
+            if GRID_SHAPE(view) or not GRID_SHAPE(self):
+                return view
+        answer = cells.read(key, plan)
+        return read_only(answer) if plan is not None and plan.basic and isinstance(answer, np.ndarray) else answer
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not self.flags.writeable:
+            raise ValueError("assignment destination is read-only")
+        with self.store.epochs.writing:
+            if field_names(key):
+                items = self.read()
+                items[key] = cast_exactly(value, items[key].dtype)
+                key, value = ..., items
+            self.cells.write(key, value.cells if isinstance(value, CompressedArray) else value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return call_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return call_function(func, args, kwargs)
+
+    def __repr__(self) -> str:
+        return (
+            f"<CompressedArray {self.shape} {self.dtype}: items of {self.item_shape}, {self.codec!r}, "
+            f"{self.nbytes:,} bytes in {self.nbytes_stored:,}, ratio {self.ratio:.1f}>"
+        )
+
+    __str__ = __repr__
+
+
+# numpy's own idea of the shape, which the class overrides: the axes of the table.
+GRID_SHAPE = np.ndarray.shape.__get__
+
+
+def check_item_ndim(item_ndim: int | None, ndim: int) -> int:
+    """How many axes of an array of `ndim` belong to the item: all but the first, if nothing else is asked for."""
+    if item_ndim is None:
+        return max(ndim - 1, min(ndim, 1))
+    if not 0 <= operator.index(item_ndim) <= ndim:
+        raise ValueError(f"item_ndim must be from 0 to {ndim}, the number of axes, not {item_ndim}")
+    return operator.index(item_ndim)

@@ -1,0 +1,267 @@
+"""`CellStore`: one record per cell, each encoded by itself, written in any order.
+
+A record is found through two flat tables by its number: `where` (how it is coded, and its heap address, in one 64-bit
+word that a reader fetches in one piece) and `size`. A record that does not shrink is kept as it is, so no codec ever
+costs more than the tables. Writing never changes a record a reader may hold: it makes a new one and retires the old.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._epochs import Epochs
+from compressed_array._heap import MAX_PAYLOAD, OFFSET_BITS, HostHeap
+from compressed_array._parallel import over_rows
+from compressed_array._payloads import NATIVE_FROM, Payloads
+from compressed_array._recommend import choose
+from compressed_array._store import UNWRITTEN, RecordNumbers, Records
+from compressed_array.abc import Codec, decode_each, encode_each
+from compressed_array.errors import CorruptPayloadError, LossyWriteError
+from compressed_array.registry import get_codec, has_numba
+
+TAG_BITS = 56
+ADDRESS_MASK = (1 << TAG_BITS) - 1
+# How a record is coded: not at all, as it is, or by codec number `tag - FIRST_CODEC` of the store.
+ZERO, RAW, FIRST_CODEC = 0, 1, 2
+# "auto" looks at the data when this many records have come by, and settles for what it found the last time.
+AUTO_LOOKS = (0, 64, 1024)
+
+
+@dataclass(frozen=True)
+class Export:
+    """Records on their way out of the process: how each is coded, and the payloads one after another."""
+
+    codecs: list[Any]
+    tag: npt.NDArray[np.uint8]
+    size: npt.NDArray[np.uint32]
+    data: npt.NDArray[np.uint8]
+
+
+class CellStore:
+    """Records of one size and dtype, each compressed on its own."""
+
+    def __init__(self, record_nbytes: int, dtype: np.dtype[Any], codec: Any = "auto") -> None:
+        if record_nbytes > MAX_PAYLOAD:
+            raise ValueError(f"an item of {record_nbytes} bytes is too large; use a smaller item_ndim (limit: 4 GiB)")
+        self.epochs = Epochs()
+        self.record_nbytes = record_nbytes
+        self._dtype = dtype
+        self._codecs: list[Any] = []
+        auto = isinstance(codec, str) and codec == "auto"
+        self._looks = list(AUTO_LOOKS) if auto else []
+        self._use(get_codec("none" if auto else codec))
+        self._seen = 0
+        self._heap = HostHeap()
+        self._where: npt.NDArray[np.int64] = np.zeros(1, np.int64)
+        self._size: npt.NDArray[np.uint32] = np.zeros(1, np.uint32)
+        self._references: npt.NDArray[np.uint32] | None = None  # None: each number has one, the usual case
+        self._made = 1
+        self._free = array("I")
+        self._graveyard: deque[RecordNumbers] = deque()
+
+    @property
+    def codec(self) -> Any:
+        return self._codecs[self._current]
+
+    @property
+    def nbytes(self) -> int:
+        with self.epochs.writing:
+            self._settle()
+            tables = self._where.nbytes + self._size.nbytes + self._free.itemsize * len(self._free)
+            if self._references is not None:
+                tables += self._references.nbytes
+            dictionaries = sum(len(getattr(codec, "dictionary", None) or b"") for codec in self._codecs)
+            return self._heap.nbytes + tables + dictionaries
+
+    def read(self, numbers: RecordNumbers, out: Records) -> None:
+        where, size = self._where[numbers], self._size[numbers]
+        tags = where >> TAG_BITS
+        if len(tags) and (tags == tags[0]).all():
+            self._read_alike(int(tags[0]), where, size, out)
+            return
+        for tag in np.unique(tags):
+            rows = np.flatnonzero(tags == tag)
+            part = np.empty((len(rows), self.record_nbytes), np.uint8)
+            self._read_alike(int(tag), where[rows], size[rows], part)
+            out[rows] = part
+
+    def write(self, records: Records) -> RecordNumbers:
+        self._settle()
+        if not self.record_nbytes:
+            return np.zeros(len(records), np.uint32)
+        codec = self._codec_for(records)
+        payloads = self._encode(codec, records)
+        shrinks = payloads.size < self.record_nbytes
+        where = np.empty(len(records), np.int64)
+        size = np.full(len(records), self.record_nbytes, np.uint32)
+        coded, plain = np.flatnonzero(shrinks), np.flatnonzero(~shrinks)
+        tag = FIRST_CODEC + self._current
+        where[coded] = self._heap.append(payloads.select(coded)) | (tag << TAG_BITS)
+        size[coded] = payloads.size[coded]
+        try:
+            whole = Payloads.in_one_buffer(
+                records.reshape(-1), plain * self.record_nbytes, np.full(len(plain), self.record_nbytes)
+            )
+            where[plain] = self._heap.append(whole) | (RAW << TAG_BITS)
+        except MemoryError:
+            self._heap.free(where[coded] & ADDRESS_MASK, size[coded].astype(np.int64))
+            raise
+        self._seen += len(records)
+        self._move_garbage(int(size.sum()))
+        return self._number(where, size)
+
+    def retain(self, numbers: RecordNumbers) -> None:
+        if self._references is None:
+            self._references = np.ones(len(self._where), np.uint32)
+        np.add.at(self._references, numbers, 1)
+
+    def release(self, numbers: RecordNumbers) -> None:
+        numbers = numbers[numbers != UNWRITTEN]
+        if self._references is not None:
+            np.subtract.at(self._references, numbers, 1)
+            numbers = np.unique(numbers)
+            numbers = numbers[self._references[numbers] == 0]
+        if len(numbers):
+            self.epochs.retire(partial(self._forget, numbers))
+            self.epochs.collect()
+
+    def bury(self, numbers: RecordNumbers) -> None:
+        self._graveyard.append(numbers)
+
+    def nbytes_of(self, numbers: RecordNumbers) -> int:
+        with self.epochs.writing:
+            self._settle()
+            own = np.unique(numbers)
+            own = own[own != UNWRITTEN]
+            if len(own) == self._made - 1 - len(self._free):
+                return self.nbytes
+            each = self._where.itemsize + self._size.itemsize
+            return int(self._size[own].sum()) + each * len(own)
+
+    def export(self, numbers: RecordNumbers) -> Export:
+        where, size = self._where[numbers], self._size[numbers]
+        payloads = self._heap.payloads(where & ADDRESS_MASK, size.astype(np.int64))
+        data = np.empty(int(size.sum()), np.uint8)
+        payloads.copy_to(data, np.cumsum(payloads.size) - payloads.size)
+        return Export(list(self._codecs), (where >> TAG_BITS).astype(np.uint8), size, data)
+
+    @classmethod
+    def restore(cls, record_nbytes: int, dtype: np.dtype[Any], export: Export) -> CellStore:
+        """A store that holds exactly these records, as numbers 1, 2, 3 …"""
+        store = cls(record_nbytes, dtype, export.codecs[-1])
+        store._codecs = list(export.codecs)
+        store._current = len(store._codecs) - 1
+        size = export.size.astype(np.int64)
+        address = store._heap.append(Payloads.in_one_buffer(export.data, np.cumsum(size) - size, size))
+        store._number(address | (export.tag.astype(np.int64) << TAG_BITS), export.size)
+        return store
+
+    def _read_alike(self, tag: int, where: npt.NDArray[np.int64], size: npt.NDArray[np.uint32], out: Records) -> None:
+        if tag == ZERO:
+            out[...] = 0
+            return
+        payloads = self._heap.payloads(where & ADDRESS_MASK, size.astype(np.int64))
+        if tag == RAW:
+            copy_rows(payloads, out)
+            return
+        codec = self._codecs[tag - FIRST_CODEC]
+        if isinstance(codec, Codec):
+            codec.decode_batch(payloads, out)
+            return
+        try:
+            decode_each(codec, payloads, out.view(self._dtype))
+        except Exception as error:  # another library's codec: whatever it raises, it could not read its own payload
+            raise CorruptPayloadError(f"{codec!r} cannot decode a payload it wrote: {error}") from error
+
+    def _encode(self, codec: Any, records: Records) -> Payloads:
+        if isinstance(codec, Codec):
+            return codec.encode_batch(records)
+        payloads = encode_each(codec, records.view(self._dtype))
+        # Other libraries have codecs that round or quantise, and no way to ask which; ours are tested not to.
+        shrunk = np.flatnonzero(payloads.size < self.record_nbytes)
+        back = np.empty((len(shrunk), self.record_nbytes), np.uint8)
+        decode_each(codec, payloads.select(shrunk), back.view(self._dtype))
+        if not np.array_equal(back, records[shrunk]):
+            raise LossyWriteError(f"{codec!r} does not give back the bytes it was given; use a lossless codec")
+        return payloads
+
+    def _codec_for(self, records: Records) -> Any:
+        if self._looks and self._seen >= self._looks[0]:
+            self._looks = [look for look in self._looks if look > self._seen]
+            self._use(choose(records, self._dtype))
+        return self.codec
+
+    def _use(self, codec: Any) -> None:
+        if isinstance(codec, Codec):
+            codec = codec.for_dtype(self._dtype)
+        if codec not in self._codecs:
+            self._codecs.append(codec)
+        self._current = self._codecs.index(codec)
+
+    def _number(self, where: npt.NDArray[np.int64], size: npt.NDArray[np.uint32]) -> RecordNumbers:
+        left = max(len(self._free) - len(where), 0)
+        again = self._free[left:]
+        del self._free[left:]
+        numbers = np.empty(len(where), np.uint32)
+        numbers[: len(again)] = again
+        numbers[len(again) :] = np.arange(self._made, self._made + len(where) - len(again))
+        self._made += len(where) - len(again)
+        if self._made > len(self._where):
+            self._grow(self._made + self._made // 8 + 64)
+        self._where[numbers], self._size[numbers] = where, size
+        if self._references is not None:
+            self._references[numbers] = 1
+        return numbers
+
+    def _grow(self, length: int) -> None:
+        # New tables, not resized ones: a reader may hold the old, which stay right for every number it knows of.
+        more = length - len(self._where)
+        self._where = np.concatenate([self._where, np.zeros(more, np.int64)])
+        self._size = np.concatenate([self._size, np.zeros(more, np.uint32)])
+        if self._references is not None:
+            self._references = np.concatenate([self._references, np.zeros(more, np.uint32)])
+
+    def _forget(self, numbers: RecordNumbers) -> None:
+        self._heap.free(self._where[numbers] & ADDRESS_MASK, self._size[numbers].astype(np.int64))
+        self._where[numbers] = 0
+        self._free.extend(numbers.tolist())
+
+    def _settle(self) -> None:
+        while self._graveyard:
+            self.release(self._graveyard.popleft())
+        self.epochs.collect()
+
+    def _move_garbage(self, written: int) -> None:
+        """Rewrite sparse segments: about as many bytes as were just written, so that no write takes long."""
+        moved = 0
+        while moved <= written and (segment := self._heap.take_sparse_segment()) is not None:
+            moved += self._rewrite(segment)
+
+    def _rewrite(self, segment: int) -> int:
+        address = self._where & ADDRESS_MASK
+        numbers = np.flatnonzero((self._where != 0) & (address >> OFFSET_BITS == segment))
+        address, size = address[numbers], self._size[numbers].astype(np.int64)
+        tag = self._where[numbers] & ~ADDRESS_MASK
+        self._where[numbers] = self._heap.append(self._heap.payloads(address, size)) | tag
+        self.epochs.retire(partial(self._heap.free, address, size))
+        self.epochs.collect()
+        return int(size.sum())
+
+
+def copy_rows(payloads: Payloads, out: Records) -> None:
+    """Copy payloads that are a row long each into the rows of `out`."""
+    if len(out) < NATIVE_FROM or not has_numba():
+        for i in range(len(out)):
+            out[i] = payloads[i]
+        return
+    from compressed_array._native import gather
+
+    addresses = payloads.addresses()
+    over_rows(lambda low, high: gather(addresses, out, low, high), len(out), out.nbytes)

@@ -1,0 +1,89 @@
+"""`Epochs`: one writer at a time, readers that never wait, and nothing freed under a reader's eyes.
+
+A writer makes new data where no reader looks, publishes it with single aligned stores, and *retires* what it replaced.
+A reader marks its stay with `reading()`. What was retired is reclaimed once every reader has left that might have seen
+it: readers are counted by the parity of the epoch they entered in, and an epoch ends when the one before has emptied.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Reclaim = Callable[[], None]
+
+
+class Epochs:
+    """The meeting rules of one store's readers and writers."""
+
+    def __init__(self) -> None:
+        self.writing = threading.RLock()
+        self._count = threading.Lock()
+        self._epoch = 0
+        self._readers = [0, 0]
+        self._retired: tuple[list[Reclaim], list[Reclaim]] = ([], [])
+        _all_epochs.add(self)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Whatever is published when this begins stays readable until it ends."""
+        with self._count:
+            parity = self._epoch & 1
+            self._readers[parity] += 1
+        try:
+            yield
+        finally:
+            with self._count:
+                self._readers[parity] -= 1
+
+    def retire(self, reclaim: Reclaim) -> None:
+        """Call `reclaim` when no reader can see any more what was just unpublished. Only while `writing` is held."""
+        self._retired[self._epoch & 1].append(reclaim)
+
+    def collect(self) -> None:
+        """Reclaim what no reader can see any more. Only while `writing` is held."""
+        ready: list[Reclaim] = []
+        for _ in range(2):  # with no reader about, both generations are ready at once
+            with self._count:
+                before = (self._epoch + 1) & 1
+                if self._readers[before]:
+                    break
+                ready += self._retired[before]
+                self._retired[before].clear()
+                self._epoch += 1
+        for reclaim in ready:
+            reclaim()
+
+    def _after_fork(self) -> None:
+        # Readers of the parent's other threads do not exist in the child, so nobody would ever count them out.
+        self._count = threading.Lock()
+        self._readers = [0, 0]
+        self.writing = threading.RLock()
+
+
+_all_epochs: weakref.WeakSet[Epochs] = weakref.WeakSet()
+_held: list[Epochs] = []
+
+
+def _before_fork() -> None:
+    # A child forked in the middle of another thread's write would inherit a half-published store.
+    _held.extend(_all_epochs)
+    for epochs in _held:
+        epochs.writing.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    while _held:
+        _held.pop().writing.release()
+
+
+def _after_fork_in_child() -> None:
+    while _held:
+        _held.pop()._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -1,0 +1,156 @@
+"""`save` and `load`: a compressed array as one file.
+
+The file is a magic number, the length and checksum of a JSON header, the header, and four sections of numbers and
+payloads whose places, sizes and checksums the header gives. There is no pickle in it and nothing is evaluated. Every
+byte is under a checksum and every size is checked against the file's before memory is asked for, so that a damaged
+file is an error and nothing else. A new file takes the old one's place in one step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import tempfile
+import zlib
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy_format
+
+from compressed_array._array import CompressedArray
+from compressed_array._cast import check_dtype
+from compressed_array._cellstore import FIRST_CODEC, RAW, Export
+from compressed_array._state import State, rebuild, take
+from compressed_array.abc import Codec
+from compressed_array.errors import CorruptFileError, UnknownCodecError
+from compressed_array.registry import get_codec
+
+MAGIC = b"\x93CARRAY1"
+PREFIX = struct.Struct("<8sQI")  # magic, length of the header, its CRC-32
+FORMAT = 1
+SECTIONS = {"cells": "<u4", "tag": "u1", "size": "<u4", "data": "u1"}
+
+
+def save(path: str | os.PathLike[str], array: CompressedArray) -> None:
+    """Write an array to a file, as compressed as it is; a file of that name is replaced once all is written."""
+    state = take(array)
+    records = state.records
+    sections = {"cells": state.cells.reshape(-1), "tag": records.tag, "size": records.size, "data": records.data}
+    packed = {name: np.ascontiguousarray(sections[name], dtype) for name, dtype in SECTIONS.items()}
+    header = {
+        "format": FORMAT,
+        "shape": state.cells.shape,
+        "item_shape": state.item_shape,
+        "dtype": npy_format.dtype_to_descr(state.dtype),
+        "codecs": [_describe(codec) for codec in records.codecs],
+        "sections": {name: {"nbytes": part.nbytes, "crc32": zlib.crc32(part.data)} for name, part in packed.items()},
+    }
+    text = json.dumps(header).encode()
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(PREFIX.pack(MAGIC, len(text), zlib.crc32(text)))
+            file.write(text)
+            for part in packed.values():
+                file.write(part.data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink()
+        raise
+
+
+def load(path: str | os.PathLike[str]) -> CompressedArray:
+    """The array that was saved to a file."""
+    with Path(path).open("rb") as file:
+        header = _read_header(file)
+        try:
+            sections = _read_sections(file, header["sections"])
+            state = _check(header, sections)
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            if isinstance(error, CorruptFileError | UnknownCodecError):
+                raise
+            raise CorruptFileError(f"{path}: the header does not describe a compressed array ({error})") from error
+    return rebuild(CompressedArray, state)
+
+
+def _read_header(file: BinaryIO) -> dict[str, Any]:
+    start = file.read(PREFIX.size)
+    if len(start) < PREFIX.size or not start.startswith(MAGIC[:-1]):
+        raise CorruptFileError(f"{file.name}: not a saved compressed array")
+    magic, length, checksum = PREFIX.unpack(start)
+    if magic != MAGIC:
+        raise CorruptFileError(f"{file.name}: saved in a format this version does not know; upgrade compressed-array")
+    if length > os.fstat(file.fileno()).st_size:
+        raise CorruptFileError(f"{file.name}: cut short")
+    text = file.read(length)
+    if len(text) < length or zlib.crc32(text) != checksum:
+        raise CorruptFileError(f"{file.name}: the header was changed or cut short")
+    header: dict[str, Any] = json.loads(text)
+    if header.get("format") != FORMAT:
+        raise CorruptFileError(f"{file.name}: saved in a format this version does not know; upgrade compressed-array")
+    return header
+
+
+def _read_sections(file: BinaryIO, described: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    if sum(described[name]["nbytes"] for name in SECTIONS) != left:
+        raise CorruptFileError(f"{file.name}: cut short, or something was added to it")
+    sections = {}
+    for name, dtype in SECTIONS.items():
+        raw = file.read(described[name]["nbytes"])
+        if zlib.crc32(raw) != described[name]["crc32"]:
+            raise CorruptFileError(f"{file.name}: the section {name!r} was changed")
+        sections[name] = np.frombuffer(raw, dtype)
+    return sections
+
+
+def _check(header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> State:
+    """The state a header and its sections describe, if they agree with each other in everything."""
+    shape, item_shape = tuple(header["shape"]), tuple(header["item_shape"])
+    dtype = check_dtype(npy_format.descr_to_dtype(_tuples(header["dtype"])))
+    cells, tag, size, data = (sections[name] for name in SECTIONS)
+    record_nbytes = prod(item_shape) * dtype.itemsize
+    codecs = [_codec(description) for description in header["codecs"]]
+    lengths = (*shape, *item_shape)
+    agree = (
+        all(isinstance(n, int) and n >= 0 for n in lengths)
+        and len(codecs) > 0
+        and prod(shape) == len(cells)
+        and len(tag) == len(size)
+        and (not len(cells) or int(cells.max()) <= len(size))
+        and int(size.sum(dtype=np.uint64)) == len(data)
+        and bool(((tag >= RAW) & (tag < FIRST_CODEC + len(codecs))).all())
+        and bool((size[tag == RAW] == record_nbytes).all())
+    )
+    if not agree:
+        raise CorruptFileError("the parts of the file contradict each other")
+    return State(item_shape, dtype, cells.reshape(shape), Export(codecs, tag, size, data))
+
+
+def _tuples(descr: Any) -> Any:
+    """A dtype's description as it was before JSON made lists of its tuples."""
+    if isinstance(descr, str):
+        return descr
+    return [
+        (tuple(name) if isinstance(name, list) else name, _tuples(of), *map(tuple, shape)) for name, of, *shape in descr
+    ]
+
+
+def _describe(codec: Any) -> dict[str, Any]:
+    # Another library may use one of our ids for a class with other parameters, so the file says whose it is.
+    return {"library": "compressed-array" if isinstance(codec, Codec) else "numcodecs", "config": codec.get_config()}
+
+
+def _codec(description: dict[str, Any]) -> Any:
+    if description["library"] == "compressed-array":
+        return get_codec(description["config"])
+    import numcodecs
+
+    return numcodecs.get_codec(description["config"])

@@ -1,0 +1,170 @@
+"""`HostHeap`: a segmented log of payloads in RAM.
+
+Payloads are appended to segments; a segment counts the bytes in it that still live, and is returned to the system when
+none do. A ring that overwrites in the order it wrote empties its segments in that order, so nothing is ever moved.
+Random overwrites leave garbage spread over many segments: `take_sparse_segment` names one worth moving, and the store,
+who knows whose bytes they are, moves them.
+
+An address is `segment << 32 | offset`: one number, which a reader can fetch in one piece while a writer changes it.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._payloads import Payloads
+
+OFFSET_BITS = 32
+OFFSET_MASK = (1 << OFFSET_BITS) - 1
+MAX_PAYLOAD = OFFSET_MASK
+SMALLEST_SEGMENT, LARGEST_SEGMENT = 256 * 1024, 4 * 1024 * 1024
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+_NOTHING: Bytes = np.empty(0, np.uint8)
+
+
+def map_memory(nbytes: int) -> Bytes:
+    """Fresh zeroed memory straight from the system, which gets every page back when the array dies.
+
+    Private, so that a forked child's writes stay its own; in small pages, so that what is untouched costs nothing.
+    """
+    if hasattr(mmap, "MAP_PRIVATE"):
+        try:
+            memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:  # how a mapping says that there is no memory
+            raise MemoryError(f"no memory for a segment of {nbytes} bytes") from error
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+    else:
+        memory = mmap.mmap(-1, nbytes)
+    return np.frombuffer(memory, np.uint8)
+
+
+class HostHeap:
+    """Bytes in RAM by address. Not thread-safe by itself: the store's `Epochs` keep readers and the writer apart."""
+
+    def __init__(self) -> None:
+        self._buffers: list[Bytes] = []
+        self._bases: Numbers = np.empty(0, np.int64)
+        self._used: Numbers = np.empty(0, np.int64)
+        self._live: Numbers = np.empty(0, np.int64)
+        self._touched: Numbers = np.empty(0, np.int64)
+        self._open = -1
+        self._vacant: list[int] = []
+        self._spare = _NOTHING
+        self._sparse: set[int] = set()
+
+    def append(self, payloads: Payloads) -> Numbers:
+        """Copy payloads in and return their addresses; all of them, or (out of memory) none."""
+        ends = np.cumsum(payloads.size)
+        address = np.empty(len(payloads), np.int64)
+        first = 0
+        try:
+            while first < len(payloads):
+                done = int(ends[first - 1]) if first else 0
+                number, last = self._open, int(np.searchsorted(ends, done + self._room(), side="right"))
+                if last == first:
+                    number, last = self._new_segment(int(payloads.size[first])), first + 1
+                offset = int(self._used[number]) + (ends[first:last] - payloads.size[first:last] - done)
+                payloads.select(np.arange(first, last)).copy_to(self._buffers[number], offset)
+                address[first:last] = (number << OFFSET_BITS) | offset
+                self._used[number] += ends[last - 1] - done
+                self._live[number] += ends[last - 1] - done
+                self._touched[number] = max(self._touched[number], self._used[number])
+                first = last
+        except BaseException:
+            self.free(address[:first], payloads.size[:first])
+            raise
+        return address
+
+    def payloads(self, address: Numbers, size: Numbers) -> Payloads:
+        """The payloads at these addresses, by reference."""
+        return Payloads(self._buffers, address >> OFFSET_BITS, address & OFFSET_MASK, size, self._bases)
+
+    def free(self, address: Numbers, size: Numbers) -> None:
+        """Give up payloads. Their bytes may be reused at once: no reader may look at them any more."""
+        segment = address >> OFFSET_BITS
+        np.subtract.at(self._live, segment, size)
+        for number in set(segment.tolist()) - {self._open}:
+            self._judge(number)
+
+    def take_sparse_segment(self) -> int | None:
+        """A segment less than half alive, if the heap holds so much garbage that moving its rest pays; else None.
+
+        It is named once: the caller moves every payload in it, and frees the old places when no reader is left.
+        """
+        if not self._sparse:
+            return None
+        live = int(self._live.sum())
+        garbage = int(self._used.sum()) - live
+        if garbage <= live // 4 + 2 * self._segment_bytes():
+            return None
+        number = min(self._sparse, key=lambda number: int(self._live[number]))
+        self._sparse.discard(number)
+        return number
+
+    @property
+    def nbytes(self) -> int:
+        """Everything resident: payloads, garbage, touched slack, the spare segment, the heap's own tables."""
+        page = mmap.PAGESIZE
+        segments = int(((self._touched + page - 1) // page * page).sum())
+        tables = self._bases.nbytes + self._used.nbytes + self._live.nbytes + self._touched.nbytes
+        return segments + self._spare.size + tables
+
+    def _segment_bytes(self) -> int:
+        """Segments grow with the heap, so that a small array has little slack and a large one few segments."""
+        wanted = int(self._used.sum()) // 16
+        return min(max(1 << wanted.bit_length(), SMALLEST_SEGMENT), LARGEST_SEGMENT)
+
+    def _room(self) -> int:
+        return self._buffers[self._open].size - int(self._used[self._open]) if self._open >= 0 else 0
+
+    def _new_segment(self, nbytes: int) -> int:
+        """A segment with room for a payload of `nbytes`. It becomes the open one, unless it holds just that payload."""
+        usual = self._segment_bytes()
+        if nbytes > usual:
+            return self._place(map_memory(-(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE), touched=0)
+        if self._spare.size >= usual:
+            number, self._spare = self._place(self._spare, touched=self._spare.size), _NOTHING
+        else:
+            number = self._place(map_memory(usual), touched=0)
+        sealed, self._open = self._open, number
+        if sealed >= 0:
+            self._judge(sealed)
+        return number
+
+    def _place(self, buffer: Bytes, touched: int) -> int:
+        if self._vacant:
+            number = self._vacant.pop()
+        else:
+            number = len(self._buffers)
+            self._buffers.append(_NOTHING)
+            # New tables, not resized ones: a reader may hold the old, which stay right for the segments it knows of.
+            self._bases, self._used, self._live, self._touched = (
+                np.append(table, 0) for table in (self._bases, self._used, self._live, self._touched)
+            )
+        self._buffers[number] = buffer
+        self._bases[number] = buffer.ctypes.data
+        self._used[number] = self._live[number] = 0
+        self._touched[number] = touched
+        return number
+
+    def _judge(self, number: int) -> None:
+        """Drop a closed segment that is dead, and remember one that is mostly dead."""
+        if self._live[number] == 0:
+            self._drop(number)
+        elif 2 * self._live[number] < self._used[number]:
+            self._sparse.add(number)
+
+    def _drop(self, number: int) -> None:
+        buffer = self._buffers[number]
+        if buffer.size == self._segment_bytes() and self._touched[number] == buffer.size:
+            self._spare = buffer  # a ring would otherwise return and fault in a segment for each one it fills
+        self._buffers[number] = _NOTHING
+        self._used[number] = self._live[number] = self._touched[number] = 0
+        self._sparse.discard(number)
+        self._vacant.append(number)

@@ -1,0 +1,132 @@
+"""Which cells, and what of their items, a numpy key asks for. The only place that takes keys apart.
+
+A key is split in two: one for the grid axes, which numpy itself applies to the table of cells, and one for the item
+axes, which numpy applies to the decoded items. That gives numpy's answer whenever the two halves do not mix. They mix
+where integers or arrays on both sides broadcast against each other; for such a key `split` gives None, and `scatter`
+says for each element of the answer which cell it is in and where in the item.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FULL = slice(None)
+
+
+@dataclass(frozen=True)
+class SplitKey:
+    """A key for the grid and one for the items."""
+
+    grid: tuple[Any, ...]
+    item: tuple[Any, ...]
+    basic: bool  # no index array anywhere: numpy would answer with a view
+    advanced_grid: bool  # an index array among the grid's keys: the same cell may be named twice
+    array_in_item: bool  # one among the item's keys: numpy may put its axes in front of the grid's
+    whole_items: bool  # the item key leaves items as they are
+    scalar: bool  # numpy would answer with a scalar, if the answer has no axes left
+
+    def item_key(self, leading: int) -> tuple[Any, ...]:
+        """The key for an array of items behind `leading` axes."""
+        return (FULL,) * leading + self.item
+
+
+def split(key: Any, grid_ndim: int, ndim: int) -> SplitKey | None:
+    """Take a key apart, or give None for one whose halves mix. Raises IndexError for more axes than there are."""
+    parts = [_normal(part) for part in (key if isinstance(key, tuple) else (key,))]
+    consumed = sum(_axes(part) for part in parts)
+    if consumed > ndim:
+        raise IndexError(f"too many indices: array is {ndim}-dimensional, but {consumed} were indexed")
+    ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if len(ellipses) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    at = ellipses[0] if ellipses else len(parts)
+    parts[at : at + 1] = [FULL] * (ndim - consumed)
+
+    grid: list[Any] = []
+    item: list[Any] = []
+    axis = 0
+    for part in parts:
+        crosses = axis < grid_ndim < axis + _axes(part)
+        if crosses or _is_lone_bool(part):
+            return None
+        in_grid = axis < grid_ndim or (part is None and axis == grid_ndim and not item)
+        (grid if in_grid else item).append(part)
+        axis += _axes(part)
+
+    arrays_in_grid, arrays_in_item = _any_array(grid), _any_array(item)
+    if (arrays_in_grid and (arrays_in_item or _any_int(item))) or (arrays_in_item and _any_int(grid)):
+        return None
+    return SplitKey(
+        grid=tuple(grid),
+        item=tuple(item),
+        basic=not arrays_in_grid and not arrays_in_item,
+        advanced_grid=arrays_in_grid,
+        array_in_item=arrays_in_item,
+        whole_items=all(isinstance(part, slice) and part == FULL for part in item),
+        scalar=not ellipses,
+    )
+
+
+def scatter(
+    key: Any, grid: tuple[int, ...], item: tuple[int, ...]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """For each element that any numpy key asks for: the flat index of its cell, and its flat index in the item."""
+    shape = grid + item
+    cells = np.arange(prod(grid)).reshape(grid + (1,) * len(item))
+    inside = np.arange(prod(item)).reshape(item)
+    parts = tuple(_normal(part) for part in (key if isinstance(key, tuple) else (key,)))
+    return np.broadcast_to(cells, shape)[parts], np.broadcast_to(inside, shape)[parts]
+
+
+def field_names(key: Any) -> bool:
+    """Whether a key names fields of a structured dtype, which numpy allows only by themselves."""
+    return isinstance(key, str) or (isinstance(key, list) and bool(key) and all(isinstance(k, str) for k in key))
+
+
+def _normal(part: Any) -> Any:
+    """A part of a key as an int, slice, None, Ellipsis or plain index array."""
+    if part is None or part is Ellipsis or isinstance(part, slice):
+        return part
+    if isinstance(part, bool | np.bool_):
+        return np.asarray(part)
+    try:
+        return operator.index(part)
+    except TypeError:
+        pass
+    read = getattr(part, "read", None)  # an index array may be compressed itself
+    array = np.asarray(part if read is None else read())
+    if array.size == 0 and not isinstance(part, np.ndarray):
+        array = array.astype(np.intp)
+    if array.dtype.kind not in "iub":
+        raise IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays "
+            "are valid indices"
+        )
+    return array
+
+
+def _axes(part: Any) -> int:
+    """How many axes a normal part takes up."""
+    if part is None or part is Ellipsis:
+        return 0
+    if isinstance(part, np.ndarray) and part.dtype == np.bool_:
+        return part.ndim
+    return 1
+
+
+def _is_lone_bool(part: Any) -> bool:
+    return isinstance(part, np.ndarray) and part.dtype == np.bool_ and part.ndim == 0
+
+
+def _any_array(parts: list[Any]) -> bool:
+    return any(isinstance(part, np.ndarray) for part in parts)
+
+
+def _any_int(parts: list[Any]) -> bool:
+    return any(isinstance(part, int) for part in parts)

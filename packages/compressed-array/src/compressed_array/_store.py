@@ -1,0 +1,58 @@
+"""`Store`: what a `CompressedArray` stands on. The array knows this much of it and no more.
+
+A store keeps records, byte strings of one fixed size, and names each by a *record number*. Number 0 is the record that
+was never written: it reads as zero bytes and takes no space. The array keeps the numbers, one per grid cell, in memory
+of its own; several arrays may hold the same number, each with a reference of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._epochs import Epochs
+
+Records = npt.NDArray[np.uint8]
+RecordNumbers = npt.NDArray[np.uint32]
+UNWRITTEN = 0
+
+
+class Store(Protocol):
+    """Records of `record_nbytes` bytes by number.
+
+    Reading needs `epochs.reading()` from the moment the numbers are fetched; everything else, `epochs.writing`.
+    """
+
+    epochs: Epochs
+    record_nbytes: int
+
+    @property
+    def codec(self) -> Any:
+        """The codec that the next record will be written with."""
+
+    @property
+    def nbytes(self) -> int:
+        """All the memory the store holds, slack and garbage included."""
+
+    def read(self, numbers: RecordNumbers, out: Records) -> None:
+        """Fill row i of a C-contiguous (n, record_nbytes) array with record `numbers[i]`."""
+
+    def write(self, records: Records) -> RecordNumbers:
+        """Store the rows; each gets a number of its own, with one reference."""
+
+    def retain(self, numbers: RecordNumbers) -> None:
+        """Take one more reference for each occurrence of a number."""
+
+    def release(self, numbers: RecordNumbers) -> None:
+        """Give up one reference for each occurrence; a record without any is forgotten when no reader is left."""
+
+    def bury(self, numbers: RecordNumbers) -> None:
+        """`release`, some time later: for a finaliser, which may run at any point of any thread and must not lock."""
+
+    def nbytes_of(self, numbers: RecordNumbers) -> int:
+        """The memory these records account for; all of `nbytes`, if there are no others."""
+
+    def export(self, numbers: RecordNumbers) -> Any:
+        """These records in the form that is pickled and saved, without decoding them."""

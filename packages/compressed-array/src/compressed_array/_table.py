@@ -1,0 +1,47 @@
+"""`Table`: the grid of record numbers that is a `CompressedArray`'s own memory.
+
+The numbers are kept in a structured dtype on purpose: whatever reaches an array's memory behind its back
+(`np.asarray`, `torch.from_numpy`, a C extension) meets a type that no arithmetic works on, never plausible numbers.
+The second field is there because numpy casts records of a single field to numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._store import RecordNumbers, Store
+
+CELL = np.dtype({"names": ["record", "compressed"], "formats": ["u4", "V4"], "offsets": [0, 0]})
+
+
+class Table:
+    """Cells, the store their numbers belong to, and the duty to give the records back when no array needs them."""
+
+    __slots__ = ("__weakref__", "cells", "store")
+
+    def __init__(self, store: Store, cells: npt.NDArray[Any]) -> None:
+        self.store, self.cells = store, cells
+
+    @classmethod
+    def unwritten(cls, store: Store, grid: tuple[int, ...]) -> Table:
+        """A table none of whose cells has been written."""
+        return cls(store, np.zeros(grid, CELL))
+
+    @classmethod
+    def holding(cls, store: Store, numbers: RecordNumbers) -> Table:
+        """A table of its own that shares records with others. The caller holds `epochs.writing`."""
+        store.retain(numbers.reshape(-1))
+        return cls(store, np.array(numbers, order="C").view(CELL))
+
+    def owns(self, view: npt.NDArray[Any]) -> bool:
+        """Whether a view's memory is this table's, and not a copy of it that numpy made on its own."""
+        if view.size == 0:
+            return True
+        start = int(self.cells.ctypes.data)
+        return start <= int(view.ctypes.data) < start + self.cells.nbytes
+
+    def __del__(self) -> None:
+        self.store.bury(self.cells.view(np.uint32).reshape(-1))

@@ -1,0 +1,186 @@
+"""`save` and `load`: every kind of array comes back, and a damaged file is an error and nothing else."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import DTYPES, assert_same, random_bits
+
+import compressed_array as ca
+from compressed_array import _file
+
+PLAIN = (np.arange(60 * 3 * 200).reshape(60, 3, 200) // 37 % 5).astype(np.uint8)
+
+
+def test_an_array_comes_back(codec: str, tmp_path: Path) -> None:
+    array = ca.compress(PLAIN, item_ndim=1, codec=codec)
+    array[3:5] = 0
+    ca.save(tmp_path / "a.ca", array)
+    back = ca.load(tmp_path / "a.ca")
+    assert type(back) is ca.CompressedArray
+    assert_same(back, array.read())
+    assert back.codec == array.codec
+    assert back.item_shape == (200,)
+    back[0] = 4
+    assert (back[0] == 4).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(4, 3, 5), (0, 3), (3, 0), ()])
+def test_every_dtype_and_shape_comes_back(
+    dtype: np.dtype[Any], shape: tuple[int, ...], tmp_path: Path, rng: np.random.Generator
+) -> None:
+    plain = random_bits(shape, dtype, rng)
+    for item_ndim in range(len(shape) + 1):
+        ca.save(tmp_path / "a.ca", ca.compress(plain, item_ndim=item_ndim))
+        back = ca.load(tmp_path / "a.ca")
+        assert_same(back, plain)
+        assert back.dtype == dtype
+
+
+def test_a_view_saves_its_own_cells_only(tmp_path: Path) -> None:
+    array = ca.compress(np.random.default_rng(0).integers(0, 256, (100, 1000)).astype(np.uint8))
+    ca.save(tmp_path / "a.ca", array[10:12])
+    assert (tmp_path / "a.ca").stat().st_size < 4000
+    assert_same(ca.load(tmp_path / "a.ca"), array[10:12].read())
+
+
+def test_a_million_unwritten_cells(tmp_path: Path) -> None:
+    array = ca.zeros((1000, 1000, 84, 84), np.uint8, item_ndim=2)
+    array[7, 7] = 3
+    ca.save(tmp_path / "a.ca", array)
+    back = ca.load(tmp_path / "a.ca")
+    assert back.shape == array.shape
+    assert (back[7, 7] == 3).all()
+    assert not back[8, 8].any()
+
+
+def test_saving_replaces_the_old_file_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.ca"
+    ca.save(path, ca.compress(PLAIN))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            ca.save(path, ca.compress(PLAIN + 1))
+    assert_same(ca.load(path), PLAIN)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ca"]
+    ca.save(str(path), ca.compress(PLAIN + 1))
+    assert_same(ca.load(str(path)), PLAIN + 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ca"]
+
+
+def test_what_is_not_ours_is_said_to_be_not_ours(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", PLAIN)
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "text").write_text("not an array at all, but long enough for a header")
+    for name in ("a.npy", "empty", "text"):
+        with pytest.raises(ca.CorruptFileError, match="not a saved compressed array"):
+            ca.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        ca.load(tmp_path / "missing")
+
+
+def saved(codec: str, tmp_path: Path) -> tuple[Path, bytes]:
+    array = ca.compress(PLAIN, item_ndim=1, codec=codec)
+    array[1] = np.random.default_rng(1).integers(0, 256, (3, 200))
+    array[5] = 0
+    ca.save(tmp_path / "a.ca", array)
+    return tmp_path / "a.ca", (tmp_path / "a.ca").read_bytes()
+
+
+def load_damaged(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    with pytest.raises(ca.CorruptFileError):
+        ca.load(path)
+
+
+def test_every_truncation_is_noticed(codec: str, tmp_path: Path) -> None:
+    path, data = saved(codec, tmp_path)
+    for length in [*range(min(len(data), 400)), *range(400, len(data), max(len(data) // 200, 1))]:
+        load_damaged(path, data[:length])
+    load_damaged(path, data + b"\0")
+
+
+def test_every_changed_bit_is_noticed(codec: str, tmp_path: Path, rng: np.random.Generator) -> None:
+    path, data = saved(codec, tmp_path)
+    tracemalloc.start()
+    for at in [*range(64), *rng.integers(0, len(data), 1500).tolist()]:
+        changed = bytearray(data)
+        changed[at] ^= 1 << int(rng.integers(0, 8))
+        load_damaged(path, bytes(changed))
+    assert tracemalloc.get_traced_memory()[1] < 20 * len(data) + 2_000_000
+    tracemalloc.stop()
+
+
+def test_random_edits_are_noticed(codec: str, tmp_path: Path, rng: np.random.Generator) -> None:
+    path, data = saved(codec, tmp_path)
+    for _ in range(300):
+        low = int(rng.integers(0, len(data)))
+        high = low + int(rng.integers(1, 40))
+        edited = data[:low] + rng.bytes(int(rng.integers(0, 60))) + data[high:]
+        if edited != data:
+            load_damaged(path, edited)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [61, 3]},
+        {"shape": [-60, -3]},
+        {"shape": ["60", 3]},
+        {"shape": 5},
+        {"item_shape": [201]},
+        {"item_shape": [2**62, 2**62]},
+        {"dtype": "|O"},
+        {"dtype": "nonsense"},
+        {"dtype": [["a", "|u1"], ["b"]]},
+        {"codecs": []},
+        {"codecs": [{}]},
+        {"sections": {}},
+        {"format": 2},
+        {"codecs": "zstd"},
+    ],
+    ids=repr,
+)
+def test_a_header_that_lies_with_a_right_checksum_is_noticed(change: dict[str, Any], tmp_path: Path) -> None:
+    import json
+    import zlib
+
+    path, data = saved("none", tmp_path)
+    _, length, _ = _file.PREFIX.unpack(data[: _file.PREFIX.size])
+    header = json.loads(data[_file.PREFIX.size :][:length]) | change
+    text = json.dumps(header).encode()
+    prefix = _file.PREFIX.pack(_file.MAGIC, len(text), zlib.crc32(text))
+    load_damaged(path, prefix + text + data[_file.PREFIX.size + length :])
+
+
+def test_the_trained_dictionary_is_saved_with_the_array(tmp_path: Path, rng: np.random.Generator) -> None:
+    pytest.importorskip("zstandard")
+    from compressed_array.codecs.zstd import Zstd
+
+    background = rng.integers(0, 256, 4000).astype(np.uint8)
+    frames = np.stack([np.roll(background, 0) for _ in range(64)])
+    frames[:, ::97] = rng.integers(0, 256, (64, 42))
+    plain, trained = ca.compress(frames, codec="zstd3"), ca.compress(frames, codec=Zstd.train(frames, level=3))
+    assert trained.nbytes_stored < plain.nbytes_stored
+    ca.save(tmp_path / "a.ca", trained)
+    back = ca.load(tmp_path / "a.ca")
+    assert back.codec == trained.codec
+    assert_same(back, frames)
+
+
+def test_a_numcodecs_codec_is_saved_as_such(tmp_path: Path) -> None:
+    numcodecs = pytest.importorskip("numcodecs")
+    for codec in (numcodecs.Zstd(level=2), numcodecs.Delta("<i4"), numcodecs.Blosc(), numcodecs.GZip(3)):
+        plain = PLAIN.astype("<i4")
+        array = ca.compress(plain, item_ndim=1, codec=codec)
+        assert_same(array, plain)
+        ca.save(tmp_path / "a.ca", array)
+        back = ca.load(tmp_path / "a.ca")
+        assert_same(back, plain)
+        assert back.codec == codec

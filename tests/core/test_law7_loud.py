@@ -1,0 +1,108 @@
+"""Law 7: what cannot be supported raises a named error that says what to do; nothing gives plausible wrong numbers."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import assert_same
+
+import compressed_array as ca
+
+PLAIN = np.arange(24, dtype=np.uint8).reshape(4, 6)
+
+
+@pytest.fixture
+def array() -> Any:
+    return ca.compress(PLAIN, codec="none")
+
+
+def test_the_memory_behind_the_array_is_an_obvious_table(array: Any) -> None:
+    table = np.asarray(array)
+    assert table.dtype.names == ("record", "compressed")
+    with pytest.raises(TypeError):
+        table + 1
+    with pytest.raises(TypeError):
+        table.sum()
+    for dtype in (np.uint8, float, str):
+        with pytest.raises(TypeError, match="cast"):
+            np.array(array, dtype)
+
+
+def test_a_copy_of_the_table_without_its_records_is_of_no_use(array: Any) -> None:
+    stray = np.array(array, subok=True)
+    with pytest.raises(ca.UnsupportedOperationError, match=r"a\.copy\(\)"):
+        stray[0]
+    with pytest.raises(ca.UnsupportedOperationError, match=r"a\.copy\(\)"):
+        stray[0] = 1
+    with pytest.raises(ca.UnsupportedOperationError, match=r"a\.copy\(\)"):
+        stray.read()
+    assert_same(array, PLAIN)
+
+
+def test_a_plain_array_cannot_be_viewed_as_compressed() -> None:
+    with pytest.raises(ca.UnsupportedOperationError, match="compress"):
+        PLAIN.view(ca.CompressedArray)
+
+
+def test_numpys_file_formats_are_refused(array: Any) -> None:
+    for function in (np.save, np.savez, np.savez_compressed):
+        with pytest.raises(ca.UnsupportedOperationError, match=r"compressed_array\.save"):
+            function(io.BytesIO(), array)
+
+
+def test_memory_that_is_not_there_is_not_shown(array: Any) -> None:
+    for name in ("strides", "data", "ctypes", "__array_interface__", "__array_struct__"):
+        assert not hasattr(array, name)
+    with pytest.raises(BufferError, match="read"):
+        array.__dlpack__()
+    assert np.lib.stride_tricks.as_strided(array).dtype.names == ("record", "compressed")
+    with pytest.raises(ValueError, match="buffer"):
+        memoryview(array)
+    for change in (lambda: array.resize(3, 3), lambda: np.zeros(3, like=array)):
+        with pytest.raises(ca.UnsupportedOperationError):
+            change()
+    with pytest.raises(AttributeError, match="reshape"):
+        array.shape = (6, 4)
+    with pytest.raises(AttributeError, match="astype"):
+        array.dtype = np.int8
+
+
+def test_bad_arguments_name_what_is_wrong() -> None:
+    with pytest.raises(ca.UnknownCodecError, match=r"zstdd.*known"):
+        ca.zeros(3, codec="zstdd")
+    with pytest.raises(ca.CodecLevelError, match="9"):
+        ca.zeros(3, codec="gzip12")
+    with pytest.raises(ValueError, match="item_ndim"):
+        ca.zeros((3, 3), item_ndim=3)
+    with pytest.raises(ValueError, match="negative"):
+        ca.zeros((3, -3))
+    with pytest.raises(ValueError, match="item_ndim"):
+        ca.zeros((3, 2**33), np.uint8)
+
+
+class RoundingCodec:
+    """Another library's codec that is not lossless."""
+
+    codec_id = "rounding"
+
+    def encode(self, buf: Any) -> bytes:
+        return np.asarray(buf).astype(np.float16).tobytes()
+
+    def decode(self, buf: Any, out: Any = None) -> Any:
+        out[...] = np.frombuffer(buf, np.float16)
+        return out
+
+    def get_config(self) -> dict[str, str]:
+        return {"id": self.codec_id}
+
+
+def test_a_codec_that_loses_bits_is_found_out() -> None:
+    array = ca.zeros((3, 100), np.float32, codec=RoundingCodec())
+    array[0] = 0.5
+    with pytest.raises(ca.LossyWriteError, match="lossless"):
+        array[1] = 0.1
+    assert (array[0] == 0.5).all()
+    assert not array[1].any()

@@ -1,0 +1,105 @@
+"""Pickles and copies: compressed, independent, and only as large as what they hold."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import DTYPES, assert_same, random_bits
+
+import compressed_array as ca
+from compressed_array._state import unpickle
+
+PLAIN = (np.arange(400 * 2000).reshape(400, 2000) // 97 % 5).astype(np.uint8)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_is_compressed_and_reads_back(codec: str, protocol: int) -> None:
+    array = ca.compress(PLAIN, codec=codec)
+    data = pickle.dumps(array, protocol)
+    if codec != "none":
+        assert len(data) < PLAIN.nbytes / 4
+    back = pickle.loads(data)
+    assert_same(back, PLAIN)
+    assert back.codec == array.codec
+    assert back.store is not array.store
+    back[1] = 9
+    assert_same(array, PLAIN)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_pickle_keeps_every_dtype(dtype: np.dtype[Any], rng: np.random.Generator) -> None:
+    plain = random_bits((5, 3, 4), dtype, rng)
+    for item_ndim in (0, 1, 3):
+        assert_same(pickle.loads(pickle.dumps(ca.compress(plain, item_ndim=item_ndim))), plain)
+
+
+def test_a_view_pickles_its_own_cells_only(codec: str) -> None:
+    array = ca.compress(PLAIN, codec=codec)
+    small = pickle.dumps(array[3:400:100])
+    assert len(small) < len(pickle.dumps(array)) / 20 + 2000
+    assert_same(pickle.loads(small), PLAIN[3:400:100])
+    assert_same(pickle.loads(pickle.dumps(array[::-1])), PLAIN[::-1])
+
+
+def test_shared_and_unwritten_cells_stay_shared_and_unwritten() -> None:
+    array = ca.full((50, 20, 1000), 7, np.uint8, item_ndim=1)
+    array[0] = 0
+    back = pickle.loads(pickle.dumps(array))
+    assert_same(back, array.read())
+    assert back.nbytes_stored < 30_000
+    back[1, 1] = 1
+    back[2:] = 0
+    assert (back[1, 0] == 7).all()
+    assert (back[1, 1] == 1).all()
+
+
+def test_payloads_travel_out_of_band() -> None:
+    array = ca.compress(np.random.default_rng(0).integers(0, 256, (100, 1000)).astype(np.uint8), codec="none")
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(array, 5, buffer_callback=buffers.append)
+    assert len(data) < 5000
+    assert_same(pickle.loads(data, buffers=buffers), array.read())
+
+
+def test_items_that_changed_on_the_way_are_refused() -> None:
+    array = ca.compress(PLAIN, codec="rle")
+    _, (cls, item_shape, dtype, cells, records) = array.__reduce_ex__(2)
+    codecs, tag, size, payload, checksum = records
+    for at in (0, len(payload) // 2, len(payload) - 1):
+        changed = bytearray(payload)
+        changed[at] ^= 1
+        with pytest.raises(ca.CorruptPayloadError, match="changed"):
+            unpickle(cls, item_shape, dtype, cells, (codecs, tag, size, bytes(changed), checksum))
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda a: a.copy()])
+def test_a_copy_is_independent_and_costs_nothing_until_it_differs(how: Any, codec: str) -> None:
+    array = ca.compress(PLAIN, codec=codec)
+    before = array.store.nbytes
+    twin = how(array)
+    assert array.store.nbytes < before + 4 * 600
+    twin[5] = 1
+    array[6] = 2
+    expected, twin_expected = PLAIN.copy(), PLAIN.copy()
+    expected[6], twin_expected[5] = 2, 1
+    assert_same(array, expected)
+    assert_same(twin, twin_expected)
+    del array
+    assert_same(twin, twin_expected)
+    twin[...] = 0
+    assert twin.nbytes_stored < before + 20_000  # the tables, with a count of references by now
+
+
+def test_memory_of_a_dropped_copy_is_reused() -> None:
+    array = ca.compress(np.random.default_rng(0).integers(0, 256, (100, 10_000)).astype(np.uint8), codec="none")
+    held = array.nbytes_stored
+    for step in range(20):
+        twin = array.copy()
+        twin[...] = np.random.default_rng(step).integers(0, 256, (100, 10_000)).astype(np.uint8)
+    del twin
+    array[0] = 1
+    assert array.nbytes_stored < 2 * held

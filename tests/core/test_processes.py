@@ -1,0 +1,80 @@
+"""Children made by fork and by spawn read and write, whatever the parent did before."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import sys
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import assert_same
+
+import compressed_array as ca
+
+PLAIN = (np.arange(600 * 3000).reshape(600, 3000) // 50 % 7).astype(np.uint8)
+METHODS = ["spawn", "fork"] if sys.platform == "linux" else ["spawn"]
+
+
+def child(array: Any, connection: Any) -> None:
+    rows = np.arange(0, 600, 2)
+    right = np.array_equal(array[rows], PLAIN[rows])
+    array[rows] = PLAIN[rows] + 1
+    right = right and np.array_equal(array[rows], PLAIN[rows] + 1) and np.array_equal(array[1], PLAIN[1])
+    connection.send((right, pickle.dumps(array[:10])))
+    connection.close()
+
+
+def run_child(method: str, array: Any) -> Any:
+    context = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe()
+    process = context.Process(target=child, args=(array, theirs))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what is tested here
+        process.start()
+    theirs.close()
+    assert ours.poll(120), "the child hangs"
+    answer = ours.recv()
+    process.join(60)
+    assert process.exitcode == 0
+    return answer
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_child_reads_and_writes_after_the_parent_did(method: str, codec: str) -> None:
+    array = ca.compress(PLAIN, codec=codec)
+    assert_same(array[np.arange(600)], PLAIN)  # kernels compiled, threads started
+    right, back = run_child(method, array)
+    assert right
+    assert_same(pickle.loads(back)[::2], PLAIN[:10:2] + 1)
+    assert_same(pickle.loads(back)[1::2], PLAIN[1:10:2])
+    assert_same(array, PLAIN)  # the child's writes are its own
+
+
+@pytest.mark.skipif("fork" not in METHODS, reason="no fork here")
+def test_a_fork_in_the_middle_of_other_threads_reads_and_writes(codec: str) -> None:
+    array = ca.compress(PLAIN, codec=codec)
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            array[np.arange(100)]
+
+    def write() -> None:
+        while not stop.is_set():
+            array[100:110] = PLAIN[100:110]
+
+    threads = [threading.Thread(target=work) for work in (read, read, write)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(3):
+            assert run_child("fork", array)[0]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert_same(array, PLAIN)
