@@ -60,7 +60,7 @@ def main() -> None:
         stored = array.nbytes_stored if isinstance(array, ca.CompressedArray) else array.nbytes
         write, read = frames.nbytes / median(writes[name]), BATCH * frames[0].nbytes / median(reads[name])
         print(f"{name:14}{stored / 1e6:11.2f}{frames.nbytes / stored:9.1f}x{write / 1e6:14,.0f}{read / 1e6:14,.0f}")
-    print(f"write: all into new memory, median of {WRITES}; read: {BATCH} random observations, median of {READS}")
+    print(f"write: all, into new memory, median of {WRITES}; read: {BATCH} at random, median of {READS}")
 
     auto = ca.compress(frames, item_ndim=3, codec="auto")
     assert np.array_equal(auto[everything], frames), "auto returned something else"

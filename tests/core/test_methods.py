@@ -16,6 +16,7 @@ HARMLESS = {
     "setflags": "the same",
     "__array_namespace__": "numpy itself",
     "__array_priority__": "a number",
+    "__buffer__": "refuses: the table's dtype overlaps itself, and no buffer format can say that",
     "__class_getitem__": "for type hints",
     "__delitem__": "always an error",
     "__dlpack_device__": "the host",

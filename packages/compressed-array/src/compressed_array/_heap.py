@@ -55,7 +55,7 @@ class HostHeap:
         self._touched: Numbers = np.empty(0, np.int64)
         self._open = -1
         self._vacant: list[int] = []
-        self._spare = _NOTHING
+        self._spare, self._spare_touched = _NOTHING, 0
         self._sparse: set[int] = set()
 
     def append(self, payloads: Payloads) -> Numbers:
@@ -111,9 +111,9 @@ class HostHeap:
     def nbytes(self) -> int:
         """Everything resident: payloads, garbage, touched slack, the spare segment, the heap's own tables."""
         page = mmap.PAGESIZE
-        segments = int(((self._touched + page - 1) // page * page).sum())
+        segments = int(((np.append(self._touched, self._spare_touched) + page - 1) // page * page).sum())
         tables = self._bases.nbytes + self._used.nbytes + self._live.nbytes + self._touched.nbytes
-        return segments + self._spare.size + tables
+        return segments + tables
 
     def _segment_bytes(self) -> int:
         """Segments grow with the heap, so that a small array has little slack and a large one few segments."""
@@ -129,7 +129,8 @@ class HostHeap:
         if nbytes > usual:
             return self._place(map_memory(-(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE), touched=0)
         if self._spare.size >= usual:
-            number, self._spare = self._place(self._spare, touched=self._spare.size), _NOTHING
+            number = self._place(self._spare, self._spare_touched)
+            self._spare, self._spare_touched = _NOTHING, 0
         else:
             number = self._place(map_memory(usual), touched=0)
         sealed, self._open = self._open, number
@@ -162,8 +163,9 @@ class HostHeap:
 
     def _drop(self, number: int) -> None:
         buffer = self._buffers[number]
-        if buffer.size == self._segment_bytes() and self._touched[number] == buffer.size:
-            self._spare = buffer  # a ring would otherwise return and fault in a segment for each one it fills
+        if buffer.size == self._segment_bytes():
+            # A ring would otherwise return a segment and fault in another for each one it fills.
+            self._spare, self._spare_touched = buffer, int(self._touched[number])
         self._buffers[number] = _NOTHING
         self._used[number] = self._live[number] = self._touched[number] = 0
         self._sparse.discard(number)

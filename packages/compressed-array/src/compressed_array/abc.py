@@ -60,8 +60,8 @@ class Codec(ABC):
     """A lossless compression method for buffers of bytes."""
 
     codec_id: ClassVar[str]
-    # The loops of the batch methods are shared among threads only for a codec that says its work releases the GIL:
-    # for any other, threads would cost time and gain none.
+    # The loops of the batch methods are shared among threads only for a codec that says its calls work long without
+    # the GIL. For any other, threads gain nothing, and handing the GIL to and fro costs more than a short call.
     releases_gil: ClassVar[bool] = False
 
     @abstractmethod

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._payloads import Payloads
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver
 
 
@@ -17,6 +21,10 @@ class Raw(Codec):
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
         return deliver(as_bytes_view(buf) if out is not None else as_bytes_view(buf).tobytes(), out)
+
+    def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
+        count, nbytes = records.shape
+        return Payloads.in_one_buffer(records.reshape(-1), np.arange(count) * nbytes, np.full(count, nbytes))
 
     def max_encoded_size(self, nbytes: int) -> int:
         return nbytes
