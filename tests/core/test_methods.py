@@ -19,6 +19,9 @@ HARMLESS = {
     "__buffer__": "refuses: the table's dtype overlaps itself, and no buffer format can say that",
     "__class_getitem__": "for type hints",
     "__delitem__": "always an error",
+    "itemset": "an error since numpy 2.0",
+    "newbyteorder": "an error since numpy 2.0",
+    "ptp": "an error since numpy 2.0",
     "__dlpack_device__": "the host",
 }
 

@@ -12,20 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import assert_same
+from children import PLAIN, child
 
 import compressed_array as ca
 
-PLAIN = (np.arange(600 * 3000).reshape(600, 3000) // 50 % 7).astype(np.uint8)
 METHODS = ["spawn", "fork"] if sys.platform == "linux" else ["spawn"]
-
-
-def child(array: Any, connection: Any) -> None:
-    rows = np.arange(0, 600, 2)
-    right = np.array_equal(array[rows], PLAIN[rows])
-    array[rows] = PLAIN[rows] + 1
-    right = right and np.array_equal(array[rows], PLAIN[rows] + 1) and np.array_equal(array[1], PLAIN[1])
-    connection.send((right, pickle.dumps(array[:10])))
-    connection.close()
 
 
 def run_child(method: str, array: Any) -> Any:

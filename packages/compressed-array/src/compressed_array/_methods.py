@@ -259,6 +259,8 @@ class DecodedMethods:
     flatten, getfield, item, nonzero = map(_on_decoded, ("flatten", "getfield", "item", "nonzero"))
     repeat, round, searchsorted, trace = map(_on_decoded, ("repeat", "round", "searchsorted", "trace"))
     tobytes, tofile, tolist, to_device = map(_on_decoded, ("tobytes", "tofile", "tolist", "to_device"))
+    if hasattr(np.ndarray, "tostring"):  # up to numpy 2.2
+        tostring = _on_decoded("tostring")
     partition, put, setfield, sort = map(_on_decoded_in_place, ("partition", "put", "setfield", "sort"))
     __contains__, __bool__ = map(_on_decoded, ("__contains__", "__bool__"))
     __int__, __float__ = map(_on_decoded, ("__int__", "__float__"))

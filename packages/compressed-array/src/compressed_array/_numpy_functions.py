@@ -40,7 +40,7 @@ DECODED = set().union(
         clip column_stack compress concatenate convolve copy corrcoef correlate cov cross cumprod cumsum
         cumulative_prod cumulative_sum datetime_as_string delete diag diag_indices_from diagflat diagonal diff
         digitize dot dstack ediff1d einsum einsum_path extract fix flatnonzero geomspace gradient histogram
-        histogram2d histogram_bin_edges histogramdd hstack i0 inner insert interp intersect1d is_busday isclose
+        histogram2d histogram_bin_edges histogramdd hstack i0 in1d inner insert interp intersect1d is_busday isclose
         iscomplex isin isneginf isposinf isreal ix_ kron lexsort linspace logspace median meshgrid nan_to_num
         nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod
         nanquantile nanstd nansum nanvar nonzero outer packbits pad partition percentile piecewise poly polyadd
@@ -73,6 +73,13 @@ DECODED = set().union(
     ),
     _names(
         "numpy.lib.scimath",
+        """
+        arccos arcsin arctanh log log10 log2 logn power sqrt
+        """,
+    ),
+    # where those were up to numpy 2.2
+    _names(
+        "numpy.lib._scimath_impl",
         """
         arccos arcsin arctanh log log10 log2 logn power sqrt
         """,

@@ -35,7 +35,9 @@ def count_nonzero(cells: Cells, axis: Axis = None, keepdims: bool = False) -> An
     """`np.count_nonzero`."""
     axes = _axes(cells, axis)
     folded = _fold(cells, axes, np.add, lambda block: np.count_nonzero(block, axis=axes, keepdims=True))
-    return _shaped(folded, axes, keepdims)
+    counted = _shaped(folded, axes, keepdims)
+    # A plain int up to numpy 2.2, a numpy one since.
+    return counted if axis is not None or keepdims else type(np.count_nonzero(()))(counted)
 
 
 def mean(cells: Cells, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
