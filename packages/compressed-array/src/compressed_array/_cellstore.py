@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -96,26 +97,23 @@ class CellStore:
         self._settle()
         if not self.record_nbytes:
             return np.zeros(len(records), np.uint32)
-        codec = self._codec_for(records)
-        payloads = self._encode(codec, records)
+        payloads = self._encode(self._codec_for(records), records)
         shrinks = payloads.size < self.record_nbytes
-        where = np.empty(len(records), np.int64)
-        size = np.full(len(records), self.record_nbytes, np.uint32)
         coded, plain = np.flatnonzero(shrinks), np.flatnonzero(~shrinks)
-        tag = FIRST_CODEC + self._current
-        where[coded] = self._heap.append(payloads.select(coded)) | (tag << TAG_BITS)
-        size[coded] = payloads.size[coded]
+        where = np.zeros(len(records), np.int64)
+        size = np.where(shrinks, payloads.size, self.record_nbytes)
+        raw = Payloads.in_one_buffer(records.reshape(-1), plain * self.record_nbytes, size[plain])
         try:
-            whole = Payloads.in_one_buffer(
-                records.reshape(-1), plain * self.record_nbytes, np.full(len(plain), self.record_nbytes)
-            )
-            where[plain] = self._heap.append(whole) | (RAW << TAG_BITS)
-        except MemoryError:
-            self._heap.free(where[coded] & ADDRESS_MASK, size[coded].astype(np.int64))
+            where[coded] = self._heap.append(payloads.select(coded)) | ((FIRST_CODEC + self._current) << TAG_BITS)
+            where[plain] = self._heap.append(raw) | (RAW << TAG_BITS)
+            numbers = self._number(where, size)
+        except BaseException:
+            stored = where != 0
+            self._heap.free(where[stored] & ADDRESS_MASK, size[stored])
             raise
         self._seen += len(records)
         self._move_garbage(int(size.sum()))
-        return self._number(where, size)
+        return numbers
 
     def retain(self, numbers: RecordNumbers) -> None:
         if self._references is None:
@@ -205,16 +203,14 @@ class CellStore:
             self._codecs.append(codec)
         self._current = self._codecs.index(codec)
 
-    def _number(self, where: npt.NDArray[np.int64], size: npt.NDArray[np.uint32]) -> RecordNumbers:
+    def _number(self, where: npt.NDArray[np.int64], size: npt.NDArray[Any]) -> RecordNumbers:
         left = max(len(self._free) - len(where), 0)
-        again = self._free[left:]
+        made = self._made + len(where) - len(self._free) + left
+        if made > len(self._where):
+            self._grow(made + made // 8 + 64)
+        numbers = np.array([*self._free[left:], *range(self._made, made)], np.uint32)
         del self._free[left:]
-        numbers = np.empty(len(where), np.uint32)
-        numbers[: len(again)] = again
-        numbers[len(again) :] = np.arange(self._made, self._made + len(where) - len(again))
-        self._made += len(where) - len(again)
-        if self._made > len(self._where):
-            self._grow(self._made + self._made // 8 + 64)
+        self._made = made
         self._where[numbers], self._size[numbers] = where, size
         if self._references is not None:
             self._references[numbers] = 1
@@ -241,8 +237,9 @@ class CellStore:
     def _move_garbage(self, written: int) -> None:
         """Rewrite sparse segments: about as many bytes as were just written, so that no write takes long."""
         moved = 0
-        while moved <= written and (segment := self._heap.take_sparse_segment()) is not None:
-            moved += self._rewrite(segment)
+        with suppress(MemoryError):  # where there is no room to tidy up, garbage stays garbage
+            while moved <= written and (segment := self._heap.take_sparse_segment()) is not None:
+                moved += self._rewrite(segment)
 
     def _rewrite(self, segment: int) -> int:
         address = self._where & ADDRESS_MASK

@@ -25,7 +25,8 @@ class Epochs:
         self._epoch = 0
         self._readers = [0, 0]
         self._retired: tuple[list[Reclaim], list[Reclaim]] = ([], [])
-        _all_epochs.add(self)
+        with _all_lock:
+            _all_epochs.add(self)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -64,13 +65,15 @@ class Epochs:
         self.writing = threading.RLock()
 
 
+_all_lock = threading.Lock()
 _all_epochs: weakref.WeakSet[Epochs] = weakref.WeakSet()
 _held: list[Epochs] = []
 
 
 def _before_fork() -> None:
     # A child forked in the middle of another thread's write would inherit a half-published store.
-    _held.extend(_all_epochs)
+    with _all_lock:
+        _held.extend(_all_epochs)
     for epochs in _held:
         epochs.writing.acquire()
 
@@ -81,6 +84,8 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
+    global _all_lock
+    _all_lock = threading.Lock()
     while _held:
         _held.pop()._after_fork()
 

@@ -89,7 +89,7 @@ class ShapeMethods:
             return view
         if copy is False:
             raise ValueError("Unable to avoid creating a copy while reshaping.")
-        return self._holding(self.cells.numbers.reshape(grid))
+        return self._holding(grid)
 
     def ravel(self: Any, order: Any = "C") -> Any:
         return self.reshape(-1, order="C" if order in ("K", "A") else order)
@@ -128,11 +128,11 @@ class CopyMethods:
 
     def copy(self: Any, order: Any = "C") -> Any:
         """An array of its own; the two share what neither has changed."""
-        return self._holding(self.cells.numbers)
+        return self._holding(self.grid_shape)
 
-    def _holding(self: Any, numbers: Any) -> Any:
-        with self.store.epochs.writing:
-            table = Table.holding(self.store, numbers)
+    def _holding(self: Any, grid: tuple[int, ...]) -> Any:
+        with self.store.epochs.writing:  # no number may lose its record between being copied and being held
+            table = Table.holding(self.store, self.cells.numbers.reshape(grid))
         return self.on_table(table, self._item_shape, self._item_dtype)
 
     def __copy__(self: Any) -> Any:
