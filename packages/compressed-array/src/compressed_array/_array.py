@@ -23,8 +23,9 @@ from compressed_array._cast import cast_exactly, check_dtype
 from compressed_array._cells import Cells, Dense
 from compressed_array._cellstore import CellStore
 from compressed_array._functions import call_function, call_ufunc
+from compressed_array._item_methods import read_only
 from compressed_array._keys import field_names
-from compressed_array._methods import ArrayMethods, read_only
+from compressed_array._methods import ArrayMethods
 from compressed_array._store import RecordNumbers, Store
 from compressed_array._table import CELL, Table
 from compressed_array.errors import UnsupportedOperationError

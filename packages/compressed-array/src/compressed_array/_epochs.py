@@ -46,11 +46,13 @@ class Epochs:
 
     def collect(self) -> None:
         """Reclaim what no reader can see any more. Only while `writing` is held."""
+        if not any(self._retired):
+            return
         ready: list[Reclaim] = []
         for _ in range(2):  # with no reader about, both generations are ready at once
             with self._count:
                 before = (self._epoch + 1) & 1
-                if self._readers[before]:
+                if self._readers[before] > 0:
                     break
                 ready += self._retired[before]
                 self._retired[before].clear()

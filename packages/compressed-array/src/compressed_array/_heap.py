@@ -60,6 +60,8 @@ class HostHeap:
 
     def append(self, payloads: Payloads) -> Numbers:
         """Copy payloads in and return their addresses; all of them, or (out of memory) none."""
+        if not len(payloads):
+            return np.empty(0, np.int64)
         ends = np.cumsum(payloads.size)
         address = np.empty(len(payloads), np.int64)
         first = 0

@@ -37,8 +37,9 @@ def thread_count() -> int:
 
 def over_rows(work: Callable[[int, int], None], rows: int, nbytes: int, *, threads: bool = True) -> None:
     """Call `work(low, high)` on ranges that cover `rows`; on several threads when `nbytes` of data make that pay."""
-    shares = min(thread_count(), rows, nbytes // MIN_BYTES_PER_THREAD) if threads else 1
-    if shares <= 1:
+    shares = min(rows, nbytes // MIN_BYTES_PER_THREAD) if threads else 1
+    shares = min(shares, thread_count()) if shares > 1 else 1
+    if shares == 1:
         work(0, rows)
         return
     # Each thread takes the next range when it is done with one: a thread that starts late is not waited for.
