@@ -73,7 +73,7 @@ def slow(session: nox.Session) -> None:
     """The tests that take minutes."""
     folder, needs = TESTS["core"]
     install(session, *needs)
-    session.run("pytest", folder, "-m", "slow", *session.posargs)
+    session.run("pytest", folder, "-m", "slow", "-o", "faulthandler_timeout=1800", *session.posargs)
 
 
 @nox.session(default=False)

@@ -66,9 +66,21 @@ def assert_same(got: Any, expected: Any) -> None:
         assert np.ascontiguousarray(got).tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
-@st.composite
-def keys(draw: st.DrawFn, shape: tuple[int, ...]) -> Any:
+def keys(shape: tuple[int, ...]) -> st.SearchStrategy[Any]:
     """Any key that numpy takes for an array of this shape."""
+
+    def is_taken(key: Any) -> bool:
+        try:
+            np.broadcast_to(np.zeros((), bool), shape)[key]
+        except IndexError:
+            return False
+        return True
+
+    return likely_keys(shape).filter(is_taken)
+
+
+@st.composite
+def likely_keys(draw: st.DrawFn, shape: tuple[int, ...]) -> Any:
     kind = draw(st.sampled_from(["basic", "integers", "mask", "mixed"]))
     if kind == "basic" or not shape or 0 in shape:
         return draw(hnp.basic_indices(shape, allow_newaxis=True, allow_ellipsis=True))
@@ -82,6 +94,8 @@ def keys(draw: st.DrawFn, shape: tuple[int, ...]) -> Any:
         return draw(hnp.arrays(bool, shape[:count]))
     length = draw(st.integers(0, 3))
     parts: list[Any] = []
+    if draw(st.integers(0, 9)) == 0:
+        parts.append(draw(st.booleans()))
     for side in shape:
         choice = draw(st.sampled_from(["int", "slice", "array", "array", "newaxis", "stop"]))
         if choice == "stop":
@@ -95,4 +109,6 @@ def keys(draw: st.DrawFn, shape: tuple[int, ...]) -> Any:
             parts.append(draw(st.slices(side)))
         else:
             parts.append(np.array(draw(st.lists(st.integers(-side, side - 1), min_size=length, max_size=length)), int))
+    if draw(st.booleans()):  # anywhere, even where it stands for no axis at all
+        parts.insert(draw(st.integers(0, len(parts))), ...)
     return tuple(parts)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import runpy
 import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,15 @@ def test_every_dtype_and_shape_comes_back(
         back = ca.load(tmp_path / "a.ca")
         assert_same(back, plain)
         assert back.dtype == dtype
+
+
+def test_files_of_every_format_so_far_are_loaded() -> None:
+    folder = Path(__file__).parent / "golden"
+    expected = runpy.run_path(str(folder / "make.py"))["expected"]()
+    files = sorted(folder.glob("*.ca"))
+    assert [file.stem for file in files] == ["format-1-gzip", "format-1-none", "format-1-rle"]
+    for file in files:
+        assert_same(ca.load(file), expected)
 
 
 def test_a_view_saves_its_own_cells_only(tmp_path: Path) -> None:
@@ -85,6 +97,23 @@ def test_what_is_not_ours_is_said_to_be_not_ours(tmp_path: Path) -> None:
         ca.load(tmp_path / "missing")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are a thing of posix")
+def test_a_file_has_the_mode_that_others_have(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    ca.save(tmp_path / "a.ca", ca.compress(PLAIN))
+    assert (tmp_path / "a.ca").stat().st_mode == (tmp_path / "other").stat().st_mode
+    (tmp_path / "a.ca").chmod(0o640)
+    ca.save(tmp_path / "a.ca", ca.compress(PLAIN))
+    assert (tmp_path / "a.ca").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_dtype_that_cannot_be_written_down_is_refused_by_name(tmp_path: Path) -> None:
+    overlapping = np.dtype({"names": ["a", "b"], "formats": ["u4", "u2"], "offsets": [0, 0]})
+    with pytest.raises(ca.UnsupportedDtypeError, match="file"):
+        ca.save(tmp_path / "a.ca", ca.zeros((2, 2), overlapping))
+    assert not list(tmp_path.iterdir())
+
+
 def saved(codec: str, tmp_path: Path) -> tuple[Path, bytes]:
     array = ca.compress(PLAIN, item_ndim=1, codec=codec)
     array[1] = np.random.default_rng(1).integers(0, 256, (3, 200))
@@ -106,10 +135,11 @@ def test_every_truncation_is_noticed(codec: str, tmp_path: Path) -> None:
     load_damaged(path, data + b"\0")
 
 
-def test_every_changed_bit_is_noticed(codec: str, tmp_path: Path, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("some", [1500, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_every_changed_bit_is_noticed(codec: str, some: int, tmp_path: Path, rng: np.random.Generator) -> None:
     path, data = saved(codec, tmp_path)
     tracemalloc.start()
-    for at in [*range(64), *rng.integers(0, len(data), 1500).tolist()]:
+    for at in [*range(64), *rng.integers(0, len(data), some).tolist()]:
         changed = bytearray(data)
         changed[at] ^= 1 << int(rng.integers(0, 8))
         load_damaged(path, bytes(changed))
@@ -144,19 +174,30 @@ def test_random_edits_are_noticed(codec: str, tmp_path: Path, rng: np.random.Gen
         {"sections": {}},
         {"format": 2},
         {"codecs": "zstd"},
+        {"codecs": [{"library": "numcodecs", "config": {"id": "pickle"}}]},
+        {"codecs": [{"library": "compressed-array", "config": {"id": "pickle"}}]},
+        {"auto": {}},
+        {"auto": {"current": 9, "seen": 0, "looks": []}},
     ],
     ids=repr,
 )
 def test_a_header_that_lies_with_a_right_checksum_is_noticed(change: dict[str, Any], tmp_path: Path) -> None:
-    import json
-    import zlib
-
     path, data = saved("none", tmp_path)
     _, length, _ = _file.PREFIX.unpack(data[: _file.PREFIX.size])
     header = json.loads(data[_file.PREFIX.size :][:length]) | change
-    text = json.dumps(header).encode()
+    load_damaged(path, with_header(json.dumps(header).encode(), data))
+
+
+def with_header(text: bytes, data: bytes) -> bytes:
+    _, length, _ = _file.PREFIX.unpack(data[: _file.PREFIX.size])
     prefix = _file.PREFIX.pack(_file.MAGIC, len(text), zlib.crc32(text))
-    load_damaged(path, prefix + text + data[_file.PREFIX.size + length :])
+    return prefix + text + data[_file.PREFIX.size + length :]
+
+
+@pytest.mark.parametrize("text", [b"[]", b"5", b"{", b"", b"\xff\xfe", b"[" * 100_000, b'"format"', b"{}"])
+def test_a_header_that_is_no_header_is_noticed(text: bytes, tmp_path: Path) -> None:
+    path, data = saved("none", tmp_path)
+    load_damaged(path, with_header(text, data))
 
 
 def test_the_trained_dictionary_is_saved_with_the_array(tmp_path: Path, rng: np.random.Generator) -> None:

@@ -305,6 +305,73 @@ def test_the_diagonal_is_filled() -> None:
     assert_same(array, expected)
 
 
+OUT_CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "clip": lambda a, o: np.clip(a, 1, 3, o),
+    "take": lambda a, o: np.take(a, [3, 2, 1, 0], 0, o),
+    "take by name": lambda a, o: a.take([3, 2, 1, 0], axis=0, out=o),
+    "cumsum": lambda a, o: np.cumsum(a, 0, None, o),
+    "round": lambda a, o: np.round(a, 0, o),
+    "sum of plain": lambda a, o: np.sum(plain(a)[None], 0, None, o),
+    "max": lambda a, o: np.max(a[None], 0, o),
+    "mean": lambda a, o: np.mean(a[None], 0, None, o),
+    "concatenate": lambda a, o: np.concatenate([a[:2], a[:2]], out=o),
+    "add": lambda a, o: np.add(a, 1, o),
+    "where": lambda a, o: np.add(a, 1, out=o, where=plain(a) > 1),
+    "nanmax": lambda a, o: np.nanmax(a[None], 0, o),
+}
+
+
+@pytest.mark.parametrize("name", OUT_CALLS)
+def test_the_answer_goes_where_it_was_asked_to_go(name: str) -> None:
+    out, expected = ca.compress(np.ones_like(X), item_ndim=2, codec="rle"), np.ones_like(X)
+    OUT_CALLS[name](X, expected)
+    OUT_CALLS[name](ca.compress(X, item_ndim=2, codec="rle"), out)
+    assert_same(out, expected)
+
+
+def test_a_function_that_writes_to_what_it_was_given_fails_or_does_it() -> None:
+    array = ca.compress(np.array([[np.nan, 1.0]] * 3), codec="none")
+    for call in (
+        lambda: np.nan_to_num(array, copy=False),
+        lambda: array.getfield(np.float64).fill(1),
+        lambda: array.to_device("cpu").fill(1),
+        lambda: array.astype(float, copy=False).fill(1),
+        lambda: np.lib.stride_tricks.sliding_window_view(array, 2, axis=1, writeable=True).fill(1),
+    ):
+        with pytest.raises(ValueError, match=r"read-only|writeable|WRITEABLE"):
+            call()
+    records = np.array([(1, 2), (3, 4)], [("a", "i4"), ("b", "f4")])
+    target = ca.zeros(2, records.dtype, item_ndim=0)
+    np.lib.recfunctions.assign_fields_by_name(target, records)
+    assert_same(target, records)
+    np.copyto(dst=target, src=records[::-1].copy())
+    assert_same(target, records[::-1])
+
+
+def test_odd_arguments_of_reductions() -> None:
+    for values in (X, X.astype(">f2"), X.astype(np.float64), INTEGERS, np.array(5.0)):
+        array = ca.compress(values, item_ndim=min(2, values.ndim), codec="none")
+        for call in (
+            lambda a: np.mean(a, axis=0, keepdims=1),
+            lambda a: a.var(axis=0, keepdims=1),
+            lambda a: np.ptp(a, axis=0, keepdims=1),
+            lambda a: np.var(a, axis=0, dtype=np.float32),
+            lambda a: a.std(axis=0, dtype=np.float64),
+            lambda a: np.sum(a, axis=0),
+            np.add.reduce,
+            lambda a: a.max(axis=-1),
+            lambda a: a[()],
+            lambda a: np.mean(a, axis=0),
+        ):
+            try:
+                expected = call(values)
+            except Exception as error:
+                with pytest.raises(type(error)):
+                    call(array)
+            else:
+                assert_like(call(array), expected)
+
+
 def test_an_operation_in_place_gives_the_array_itself() -> None:
     array = same = ca.compress(INTEGERS, codec="none")
     array += 1

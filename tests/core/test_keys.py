@@ -23,6 +23,7 @@ KEYS: list[Any] = [
     ([0, 1], [1, 2], [1, 0], [2, 2]), ([0, 1], None, [1, 1]), (..., [0, 1], slice(None)), (0, 1, [0, 1]),
     (slice(0, 2), slice(None), None, 0), (slice(None), slice(None), slice(0, 2), slice(None, None, -2)),
     PLAIN[:, 0, 0, 0] > 0, PLAIN[:, :, 0, 0] > 0, PLAIN[:, :, :, 0] > 0, PLAIN > 1, (True, 0),
+    (slice(None), [0, 1], ..., [0, 1], [0, 2]), ([0, 1], [0, 1], [0, 1], ..., 2), (slice(0, 1), 1, [], ..., -4),
     (..., np.array([True, False, True, True, False])), (np.array([0, 2]), np.array([1, 1]), slice(None)),
 ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import warnings
 from typing import Any
 
@@ -25,6 +26,11 @@ from compressed_array._cast import cast_exactly
         (1e300 + 0j, "c8"), ("longer", "U3"), (b"longer", "S3"),
         (np.datetime64("2020-01-01T00:00:01"), "M8[D]"), (np.timedelta64(1500, "ms"), "m8[s]"),
         (np.array((1, 300), [("a", "i4"), ("b", "i4")]), [("a", "i4"), ("b", "u1")]),
+        (np.array((2**53 + 1,), [("a", "i8")]), [("a", "f8")]), ((1.7, b"a"), [("a", "i4"), ("s", "S3")]),
+        ((1, b"abcdef"), [("a", "i4"), ("s", "S3")]), ((1, 1e300), [("a", "i4"), ("f", "f4")]), (300, [("a", "u1")]),
+        ([(1, 2), (3, 300)], [("a", "u1"), ("b", "u1")]), (([1, 300],), [("a", "u1", (2,))]),
+        (np.datetime64("3000-01-01", "s"), "M8[ns]"), (np.timedelta64(10**15, "D"), "m8[ns]"),
+        ("2020-01-01T00:00:01.5", "M8[s]"),
     ],
     ids=repr,
 )  # fmt: skip
@@ -47,6 +53,9 @@ def test_a_value_that_does_not_fit_is_refused(value: Any, dtype: Any) -> None:
         (np.inf, "f2"), (np.nan, "f2"), (2**53, "f8"), (np.array([3 + 0j, 2]), "f4"), ("abc", "U3"), ("ab", "U3"),
         (np.datetime64("NaT"), "M8[s]"),
         (np.datetime64("2020-01-02", "D"), "M8[ns]"), (np.array([1, 2], ">i4"), "<i4"),
+        (datetime.date(2020, 1, 1), "M8[us]"), ("2020-01-01", "M8[us]"), ((1, b"ab"), [("a", "i4"), ("s", "S3")]),
+        ([(1, 2), (3, 4)], [("a", "u1"), ("b", "f4")]), (7, [("a", "u1"), ("b", "f4", (2,))]),
+        (((1, 2), 3), [("p", [("x", "u1"), ("y", "u1")]), ("q", "f8")]),
     ],
     ids=repr,
 )  # fmt: skip
@@ -57,6 +66,13 @@ def test_a_value_that_fits_is_stored_as_numpy_stores_it(value: Any, dtype: str) 
         expected[1] = value
     array[1] = value
     assert_same(array, expected)
+
+
+def test_integers_that_only_a_long_double_can_hold() -> None:
+    array = ca.zeros(1, np.longdouble)
+    if np.finfo(np.longdouble).nmant >= 63:
+        array[0] = 2**63 - 1
+        assert int(array[0]) == 2**63 - 1
 
 
 @given(st.data())
@@ -96,8 +112,14 @@ def test_a_batch_of_one_env_is_not_stretched_over_a_row_of_two() -> None:
     array = ca.full((10, 2, 4, 5), 7, np.uint8, item_ndim=2)
     with pytest.raises(ValueError, match="without that axis"):
         array[0] = np.ones((1, 4, 5), np.uint8)
-    with pytest.raises(ValueError, match="without that axis"):
-        array[:, :, 0] = np.ones((1, 2, 5), np.uint8)
+    for key, shape in [
+        ((slice(None), slice(None), 0), (1, 2, 5)),
+        ((slice(None), slice(None), [0, 1]), (10, 1, 2, 5)),
+        (([0, 1, 2], slice(None), 0), (3, 1, 5)),
+        (([0, 1, 2], [1, 0, 1], [1, 2, 3]), (1, 5)),
+    ]:
+        with pytest.raises(ValueError, match="without that axis"):
+            array[key] = np.ones(shape, np.uint8)
     assert (array == 7).all()
     array[0] = np.ones((4, 5), np.uint8)  # said plainly, it is what was asked for
     assert (array[0] == 1).all()

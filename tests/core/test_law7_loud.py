@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -68,6 +70,40 @@ def test_memory_that_is_not_there_is_not_shown(array: Any) -> None:
         array.shape = (6, 4)
     with pytest.raises(AttributeError, match="astype"):
         array.dtype = np.int8
+
+
+def test_memory_to_read_into_has_to_be_plain_and_writable(array: Any) -> None:
+    target = ca.zeros((4, 6), np.uint8)
+    protected = np.zeros((4, 6), np.uint8)
+    protected.flags.writeable = False
+    for out in (target, protected):
+        with pytest.raises(ValueError, match="plain, writable"):
+            array.read(out=out)
+        assert not out.any()
+
+
+def test_compressed_arrays_inside_lists_are_decoded(array: Any) -> None:
+    assert_same(ca.compress([array, array]), np.stack([PLAIN, PLAIN]))
+    target = ca.zeros((2, 4, 6), np.uint8)
+    target[:] = [array, array]
+    assert_same(target, np.stack([PLAIN, PLAIN]))
+
+
+def test_numba_is_told_that_this_is_no_array_for_it() -> None:
+    code = """
+import numba, numpy as np, compressed_array as ca
+a = ca.compress(np.arange(100, 108, dtype=np.uint32), item_ndim=0, codec="none")
+@numba.njit
+def first(v):
+    return v[0]
+try:
+    print(first(a))
+except TypeError as error:
+    print(error)
+"""
+    pytest.importorskip("numba")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pass it a.read()" in run.stdout
 
 
 def test_bad_arguments_name_what_is_wrong() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,26 @@ def test_shared_and_unwritten_cells_stay_shared_and_unwritten() -> None:
     assert (back[1, 1] == 1).all()
 
 
+def test_auto_goes_on_looking_after_a_journey(tmp_path: Path) -> None:
+    array = ca.zeros((200, 4096), np.uint8)
+    ca.save(tmp_path / "a.ca", array)
+    calm = np.ones((200, 4096), np.uint8)
+    for twin in (pickle.loads(pickle.dumps(array)), np.zeros_like(array), ca.load(tmp_path / "a.ca")):
+        twin[...] = calm
+        assert_same(twin, calm)
+        twin[:, ::50] = 3
+        assert twin.ratio > 5
+        assert ca.shorthand(twin.codec) != "none"
+
+
+def test_copies_that_were_dropped_do_not_pile_up() -> None:
+    array = ca.full((10_000, 4), 1, np.uint8, codec="none")
+    for _ in range(50):
+        array.copy()
+        array.swapaxes(0, 0).reshape(100, 100, 4).swapaxes(0, 1).reshape(-1, 4)
+    assert len(array.store._graveyard) <= 2
+
+
 def test_payloads_travel_out_of_band() -> None:
     array = ca.compress(np.random.default_rng(0).integers(0, 256, (100, 1000)).astype(np.uint8), codec="none")
     buffers: list[pickle.PickleBuffer] = []
@@ -68,12 +89,12 @@ def test_payloads_travel_out_of_band() -> None:
 def test_items_that_changed_on_the_way_are_refused() -> None:
     array = ca.compress(PLAIN, codec="rle")
     _, (cls, item_shape, dtype, cells, records) = array.__reduce_ex__(2)
-    codecs, tag, size, payload, checksum = records
-    for at in (0, len(payload) // 2, len(payload) - 1):
-        changed = bytearray(payload)
+    exported, checksum = records
+    for at in (0, len(exported["data"]) // 2, len(exported["data"]) - 1):
+        changed = bytearray(exported["data"])
         changed[at] ^= 1
         with pytest.raises(ca.CorruptPayloadError, match="changed"):
-            unpickle(cls, item_shape, dtype, cells, (codecs, tag, size, bytes(changed), checksum))
+            unpickle(cls, item_shape, dtype, cells, (exported | {"data": bytes(changed)}, checksum))
 
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda a: a.copy()])

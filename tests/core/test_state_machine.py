@@ -111,13 +111,18 @@ class SideBySide(RuleBasedStateMachine):
             assert_same(array, plain)
 
 
+@pytest.mark.parametrize(
+    ("examples", "steps"), [(25, 25), pytest.param(400, 60, marks=pytest.mark.slow)], ids=["short", "long"]
+)
 @pytest.mark.parametrize("codec", [*CODECS, "auto"])
-def test_any_sequence_of_operations_leaves_both_the_same(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_sequence_of_operations_leaves_both_the_same(
+    codec: str, examples: int, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Segments of a page, so that a few writes already fill, empty and rewrite some.
     monkeypatch.setattr(_heap, "SMALLEST_SEGMENT", 4096)
     monkeypatch.setattr(_heap, "LARGEST_SEGMENT", 4096)
     machine = type("Machine", (SideBySide,), {"codec": codec})
-    run_state_machine_as_test(machine, settings=settings(max_examples=25, stateful_step_count=25))
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=steps))
 
 
 @pytest.mark.parametrize("codec", CODECS)

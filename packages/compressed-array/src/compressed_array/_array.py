@@ -22,8 +22,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from compressed_array._cast import cast_exactly, check_dtype
 from compressed_array._cells import Cells, Dense
 from compressed_array._cellstore import CellStore
-from compressed_array._functions import call_function, call_ufunc
-from compressed_array._item_methods import read_only
+from compressed_array._functions import call_function, call_ufunc, decoded, is_compressed, read_only
 from compressed_array._keys import field_names
 from compressed_array._methods import ArrayMethods
 from compressed_array._store import RecordNumbers, Store
@@ -43,6 +42,8 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
     _item_shape: tuple[int, ...]
     _item_dtype: np.dtype[Any]
     _checked = False
+    # Numba would take the logical dtype and read the table by it; told that this is no plain array, it refuses.
+    __numba_array_subtype_dispatch__ = True
 
     def __new__(
         cls,
@@ -123,6 +124,8 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
 
     def read(self, key: Any = ..., out: Dense | None = None) -> Dense:
         """What the plain array would give for `key`, always as a plain array; written into `out` if that is given."""
+        if out is not None and (is_compressed(out) or not out.flags.writeable):
+            raise ValueError("out must be a plain, writable array")
         if field_names(key):
             answer = self.read()[key]
         else:
@@ -145,7 +148,7 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
         plan = cells.split(key)
         if plan is not None and plan.basic and plan.whole_items:
             view = np.ndarray.__getitem__(self, (*plan.grid, ...))
-            if GRID_SHAPE(view) or not GRID_SHAPE(self):
+            if GRID_SHAPE(view) or (not GRID_SHAPE(self) and not (plan.scalar and self.ndim == 0)):
                 return view
         answer = cells.read(key, plan)
         return read_only(answer) if plan is not None and plan.basic and isinstance(answer, np.ndarray) else answer
@@ -158,7 +161,7 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
                 items = self.read()
                 items[key] = cast_exactly(value, items[key].dtype)
                 key, value = ..., items
-            self.cells.write(key, value.cells if isinstance(value, CompressedArray) else value)
+            self.cells.write(key, value.cells if isinstance(value, CompressedArray) else decoded(value))
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))

@@ -33,27 +33,56 @@ def check_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def as_value(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """A value as an array of its own dtype; a tuple for an array of records is a record."""
-    if dtype.names is not None and not isinstance(value, np.ndarray | np.generic):
-        return np.array(value, dtype)
+    """A value as an array: of its own dtype, or, where it is made of tuples for records, of theirs."""
+    if dtype.names is None or isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value)
+    if isinstance(value, tuple):
+        return _record(value, dtype)
+    if isinstance(value, list) and value:
+        return np.stack([cast_exactly(part, dtype) for part in value])
     return np.asarray(value)
 
 
 def cast_exactly(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """`value` as an array of `dtype` with the same values, or `LossyWriteError`."""
     array = as_value(value, dtype)
-    if array.dtype == dtype or np.can_cast(array.dtype, dtype, "safe"):
-        if array.dtype.kind in "iu" and dtype.kind in "fc":  # numpy calls int64 to float64 safe; it rounds
-            return _cast_and_compare(array, dtype)
-        return array.astype(dtype, copy=False)
+    if array.dtype == dtype:
+        return array
+    if dtype.names is not None:
+        return _cast_records(array, dtype)
+    if dtype.kind in "mM":
+        # Whether units can be converted depends on the values, whatever `can_cast` says of the types.
+        return _cast_and_compare(array.astype(dtype.kind + "8") if array.dtype.kind in "OSU" else array, dtype)
+    if array.dtype.kind in "iu" and dtype.kind in "fc":  # numpy calls int64 to float64 safe; it rounds
+        return _cast_and_compare(array, dtype)
+    if np.can_cast(array.dtype, dtype, "safe"):
+        return array.astype(dtype)
     if array.dtype.kind == dtype.kind and dtype.kind in "fc":
         return _round(array, dtype)
-    if dtype.names is not None and array.dtype.names is not None and len(dtype.names) == len(array.dtype.names):
-        result = np.zeros(array.shape, dtype)
-        for mine, theirs in zip(dtype.names, array.dtype.names, strict=True):
-            result[mine] = cast_exactly(array[theirs], result[mine].dtype)
-        return result
     return _cast_and_compare(array, dtype)
+
+
+def _record(fields: tuple[Any, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    names = dtype.names or ()
+    if len(fields) != len(names):
+        raise ValueError(f"a tuple of {len(fields)} for a record of {len(names)} fields")
+    result = np.zeros((), dtype)
+    for name, field in zip(names, fields, strict=True):
+        result[name] = cast_exactly(field, dtype[name].base)
+    return result
+
+
+def _cast_records(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Records to records field by field; anything else to every field, as numpy does."""
+    names, theirs = dtype.names or (), array.dtype.names
+    if theirs is not None and len(theirs) != len(names):
+        raise ValueError(f"records of {len(theirs)} fields for records of {len(names)}")
+    result = np.zeros(array.shape, dtype)
+    for i, name in enumerate(names):
+        source = array if theirs is None else array[theirs[i]]
+        cast = cast_exactly(source, dtype[name].base)
+        result[name] = cast.reshape(cast.shape + (1,) * (result[name].ndim - cast.ndim))
+    return result
 
 
 def _round(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -93,7 +122,7 @@ def _cast_and_compare(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDAr
 
 
 def _within(floats: npt.NDArray[Any], integers: np.dtype[Any]) -> npt.NDArray[np.bool_]:
-    info, wide = np.iinfo(integers), floats.astype(np.float64)
+    info, wide = np.iinfo(integers), floats.astype(np.longdouble)
     return np.asarray((wide >= float(info.min)) & (wide < float(info.max + 1)))
 
 

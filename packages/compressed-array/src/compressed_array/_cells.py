@@ -60,7 +60,7 @@ class Cells:
     def write(self, key: Any, value: Any) -> None:
         """Assign as numpy would, but refuse a value that the dtype cannot hold. Inside `epochs.writing`."""
         plan = self.split(key)
-        if plan is None:
+        if plan is None or plan.array_in_item:
             self._write_scattered(key, value)
         elif plan.whole_items:
             self._publish(plan.grid, self._store_items(plan, value), plan.advanced_grid)
@@ -94,24 +94,33 @@ class Cells:
         count = prod(target)
         if source.is_one_item and count > 1 and not plan.advanced_grid:
             return np.full(target, self._store_shared(source, count))
-        return self._store_each(count, lambda low, high: byte_rows(source.rows(low, high), high - low)).reshape(target)
+
+        def records(low: int, high: int) -> Records:
+            return byte_rows(source.rows(low, high), high - low)
+
+        return self._store_each(count, records, distinct=plan.advanced_grid).reshape(target)
 
     def _store_shared(self, source: Source, count: int) -> Any:
         """One record for all of the cells; none at all for zeros, which unwritten cells read as."""
         item = source.rows(0, 1)
-        if not item.nbytes or not byte_rows(item, 1).any():
+        if not item.nbytes or not nonzero_rows(byte_rows(item, 1)).any():
             return np.uint32(UNWRITTEN)
         (number,) = self.store.write(byte_rows(item, 1))
         self.store.retain(np.full(count - 1, number))
         return number
 
-    def _store_each(self, count: int, records: Callable[[int, int], Records]) -> RecordNumbers:
+    def _store_each(
+        self, count: int, records: Callable[[int, int], Records], *, distinct: bool = False
+    ) -> RecordNumbers:
+        """A record for each item, except that zeros need none; with `distinct`, no two items share a number."""
         numbers = np.zeros(count, np.uint32)
         if not self.item_nbytes:
             return numbers
         try:
             for low, high in ranges(count, self.item_nbytes):
-                numbers[low:high] = self.store.write(records(low, high))
+                rows = records(low, high)
+                written = np.ones(high - low, bool) if distinct else nonzero_rows(rows)
+                numbers[low:high][written] = self.store.write(rows if written.all() else rows[written])
         except BaseException:
             self.store.release(numbers)
             raise
@@ -121,26 +130,23 @@ class Cells:
         """Read, change and write back the items that a key reaches into."""
         numbers = self.numbers[(*plan.grid, ...)]
         flat = numbers.reshape(-1)
-        if plan.array_in_item:
-            changed = self.items(numbers)
-            changed[plan.item_key(numbers.ndim)] = cast_exactly(dense(value), self.dtype)
-            new = self._store_each(len(flat), lambda low, high: byte_rows(changed, len(flat))[low:high])
-        else:
-            source = Source(value, numbers.shape, part_shape(self.item_shape, plan.item), self.dtype)
+        source = Source(value, numbers.shape, part_shape(self.item_shape, plan.item), self.dtype)
 
-            def records(low: int, high: int) -> Records:
-                items = self.items(flat[low:high])
-                items[plan.item_key(1)] = source.rows(low, high)
-                return byte_rows(items, high - low)
+        def records(low: int, high: int) -> Records:
+            items = self.items(flat[low:high])
+            items[plan.item_key(1)] = source.rows(low, high)
+            return byte_rows(items, high - low)
 
-            new = self._store_each(len(flat), records)
+        new = self._store_each(len(flat), records, distinct=plan.advanced_grid)
         self._publish(plan.grid, new.reshape(numbers.shape), plan.advanced_grid)
 
     def _write_scattered(self, key: Any, value: Any) -> None:
         cells, inside = scatter(key, self.numbers.shape, self.item_shape)
         needed, which = np.unique(cells, return_inverse=True)
         changed = self.items(self.numbers.reshape(-1)[needed]).reshape(len(needed), prod(self.item_shape))
-        changed[which.reshape(cells.shape), inside] = cast_exactly(dense(value), self.dtype)
+        cast = cast_exactly(dense(value), self.dtype)
+        refuse_to_stretch(cast.shape, cells.shape, lambda axis: bool((cells != cells.take([0], axis)).any()))
+        changed[which.reshape(cells.shape), inside] = cast
         new = self._store_each(len(needed), lambda low, high: byte_rows(changed, len(needed))[low:high])
         where = np.unravel_index(needed, self.numbers.shape) if self.numbers.ndim else (np.newaxis,)
         if len(needed):
@@ -150,7 +156,9 @@ class Cells:
         key = (*key, ...)
         old = self.numbers[key].copy()
         self.numbers[key] = new
-        if advanced:  # a key that names a cell twice: the last value stays, as in numpy, and the others go
+        if advanced:
+            # A key may name a cell twice: the last value stays, as in numpy, and the others go. Which one stayed can
+            # be told because no two have the same number.
             won = self.numbers[key] == new
             self.store.release(new[~won])
             old = old[won]
@@ -171,13 +179,7 @@ class Source:
         shape = target + item_shape
         while array.ndim > len(shape) and array.shape[0] == 1:
             array = array[0]
-        missing = len(shape) - array.ndim
-        for axis, length in enumerate(array.shape, missing):
-            if axis < len(target) and length == 1 < target[axis]:
-                raise ValueError(
-                    f"one item for axis {axis}, where {target[axis]} belong (shape {array.shape} into {shape}); to "
-                    "write it to all of them, give it without that axis"
-                )
+        refuse_to_stretch(array.shape, shape, lambda axis: axis < len(target))
         try:
             self._array = np.broadcast_to(array, shape)
         except ValueError as error:
@@ -199,6 +201,16 @@ class Source:
         return cast_exactly(rows, self._dtype)
 
 
+def refuse_to_stretch(given: tuple[int, ...], shape: tuple[int, ...], is_grid: Callable[[int], bool]) -> None:
+    """Refuse one item where several belong. numpy would repeat it; here that is a batch of the wrong size."""
+    for axis, length in enumerate(given, len(shape) - len(given)):
+        if axis >= 0 and length == 1 < shape[axis] and is_grid(axis):
+            raise ValueError(
+                f"one item for axis {axis}, where {shape[axis]} belong (shape {given} into {shape}); to write it to "
+                "all of them, give it without that axis"
+            )
+
+
 def dense(value: Any) -> Any:
     """A value with its compressed items decoded."""
     return value.read(..., value.split(...)) if isinstance(value, Cells) else value
@@ -207,6 +219,14 @@ def dense(value: Any) -> Any:
 def byte_rows(items: Dense, count: int) -> Records:
     """C-ordered memory of `count` items as bytes, without a copy if it is in C order already."""
     return np.ascontiguousarray(items).reshape(-1).view(np.uint8).reshape(count, items.nbytes // count if count else 0)
+
+
+def nonzero_rows(rows: Records) -> npt.NDArray[np.bool_]:
+    """Which rows are not all zeros; a zero item is not written, since that is how an unwritten one reads."""
+    nonzero = np.asarray(rows[:, ::509].any(axis=1))  # almost every other row shows it in a few bytes
+    for i in np.flatnonzero(~nonzero):
+        nonzero[i] = rows[i].any()
+    return nonzero
 
 
 def part_shape(item_shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[int, ...]:

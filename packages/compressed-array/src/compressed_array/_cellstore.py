@@ -7,6 +7,7 @@ costs more than the tables. Writing never changes a record a reader may hold: it
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections import deque
 from contextlib import suppress
@@ -29,6 +30,7 @@ from compressed_array.registry import get_codec, has_numba
 
 TAG_BITS = 56
 ADDRESS_MASK = (1 << TAG_BITS) - 1
+UPPER_HALF = 1 if sys.byteorder == "little" else 0
 # How a record is coded: not at all, as it is, or by codec number `tag - FIRST_CODEC` of the store.
 ZERO, RAW, FIRST_CODEC = 0, 1, 2
 # "auto" looks at the data when this many records have come by, and settles for what it found the last time.
@@ -40,6 +42,9 @@ class Export:
     """Records on their way out of the process: how each is coded, and the payloads one after another."""
 
     codecs: list[Any]
+    current: int
+    seen: int
+    looks: list[int]
     tag: npt.NDArray[np.uint8]
     size: npt.NDArray[np.uint32]
     data: npt.NDArray[np.uint8]
@@ -72,6 +77,10 @@ class CellStore:
         return self._codecs[self._current]
 
     @property
+    def codec_choice(self) -> Any:
+        return "auto" if self._looks else self.codec
+
+    @property
     def nbytes(self) -> int:
         with self.epochs.writing:
             self._settle()
@@ -95,7 +104,7 @@ class CellStore:
 
     def write(self, records: Records) -> RecordNumbers:
         self._settle()
-        if not self.record_nbytes:
+        if not records.size:
             return np.zeros(len(records), np.uint32)
         payloads = self._encode(self._codec_for(records), records)
         shrinks = payloads.size < self.record_nbytes
@@ -116,6 +125,7 @@ class CellStore:
         return numbers
 
     def retain(self, numbers: RecordNumbers) -> None:
+        self._settle()  # a program that copies and never writes would keep every copy it dropped
         if self._references is None:
             self._references = np.ones(len(self._where), np.uint32)
         np.add.at(self._references, numbers, 1)
@@ -148,14 +158,15 @@ class CellStore:
         payloads = self._heap.payloads(where & ADDRESS_MASK, size.astype(np.int64))
         data = np.empty(int(size.sum()), np.uint8)
         payloads.copy_to(data, np.cumsum(payloads.size) - payloads.size)
-        return Export(list(self._codecs), (where >> TAG_BITS).astype(np.uint8), size, data)
+        tag = (where >> TAG_BITS).astype(np.uint8)
+        return Export(list(self._codecs), self._current, self._seen, list(self._looks), tag, size, data)
 
     @classmethod
     def restore(cls, record_nbytes: int, dtype: np.dtype[Any], export: Export) -> CellStore:
         """A store that holds exactly these records, as numbers 1, 2, 3 …"""
-        store = cls(record_nbytes, dtype, export.codecs[-1])
-        store._codecs = list(export.codecs)
-        store._current = len(store._codecs) - 1
+        store = cls(record_nbytes, dtype, export.codecs[export.current])
+        store._codecs, store._current = list(export.codecs), export.current
+        store._seen, store._looks = export.seen, list(export.looks)
         size = export.size.astype(np.int64)
         address = store._heap.append(Payloads.in_one_buffer(export.data, np.cumsum(size) - size, size))
         store._number(address | (export.tag.astype(np.int64) << TAG_BITS), export.size)
@@ -242,9 +253,11 @@ class CellStore:
                 moved += self._rewrite(segment)
 
     def _rewrite(self, segment: int) -> int:
-        address = self._where & ADDRESS_MASK
-        numbers = np.flatnonzero((self._where != 0) & (address >> OFFSET_BITS == segment))
-        address, size = address[numbers], self._size[numbers].astype(np.int64)
+        # The upper halves alone say how and in which segment: half the memory to look through, which is all of it.
+        upper = self._where.view(np.uint32)[UPPER_HALF::2]
+        numbers = np.flatnonzero((upper & (ADDRESS_MASK >> OFFSET_BITS)) == segment)
+        numbers = numbers[self._where[numbers] != 0]
+        address, size = self._where[numbers] & ADDRESS_MASK, self._size[numbers].astype(np.int64)
         tag = self._where[numbers] & ~ADDRESS_MASK
         self._where[numbers] = self._heap.append(self._heap.payloads(address, size)) | tag
         self.epochs.retire(partial(self._heap.free, address, size))

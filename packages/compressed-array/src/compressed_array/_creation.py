@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from compressed_array._array import CompressedArray, check_item_ndim
 from compressed_array._chunks import boxes
+from compressed_array._functions import decoded
 
 
 def zeros(
@@ -36,7 +37,7 @@ def full(
 
 def compress(array: npt.ArrayLike, *, item_ndim: int | None = None, codec: Any = "auto") -> CompressedArray:
     """A compressed copy of an array. One that is compressed already is compressed anew, a block at a time."""
-    source: Any = array if isinstance(array, CompressedArray) else np.asarray(array)
+    source: Any = array if isinstance(array, CompressedArray) else np.asarray(decoded(array))
     if item_ndim is None and isinstance(source, CompressedArray):
         item_ndim = len(source.item_shape)
     result = CompressedArray(source.shape, source.dtype, item_ndim=item_ndim, codec=codec)

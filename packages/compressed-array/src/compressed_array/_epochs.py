@@ -69,10 +69,12 @@ class Epochs:
 
 _all_lock = threading.Lock()
 _all_epochs: weakref.WeakSet[Epochs] = weakref.WeakSet()
+_forking = threading.Lock()  # two threads that fork at once do so one after the other
 _held: list[Epochs] = []
 
 
 def _before_fork() -> None:
+    _forking.acquire()
     # A child forked in the middle of another thread's write would inherit a half-published store.
     with _all_lock:
         _held.extend(_all_epochs)
@@ -83,11 +85,12 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     while _held:
         _held.pop().writing.release()
+    _forking.release()
 
 
 def _after_fork_in_child() -> None:
-    global _all_lock
-    _all_lock = threading.Lock()
+    global _all_lock, _forking
+    _all_lock, _forking = threading.Lock(), threading.Lock()
     while _held:
         _held.pop()._after_fork()
 

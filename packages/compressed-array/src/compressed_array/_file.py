@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import shutil
 import struct
-import tempfile
 import zlib
 from math import prod
 from pathlib import Path
@@ -26,12 +27,13 @@ from compressed_array._cast import check_dtype
 from compressed_array._cellstore import FIRST_CODEC, RAW, Export
 from compressed_array._state import State, rebuild, take
 from compressed_array.abc import Codec
-from compressed_array.errors import CorruptFileError, UnknownCodecError
+from compressed_array.errors import CorruptFileError, UnknownCodecError, UnsupportedDtypeError
 from compressed_array.registry import get_codec
 
 MAGIC = b"\x93CARRAY1"
 PREFIX = struct.Struct("<8sQI")  # magic, length of the header, its CRC-32
 FORMAT = 1
+UNSAFE = {"pickle"}  # numcodecs has it
 SECTIONS = {"cells": "<u4", "tag": "u1", "size": "<u4", "data": "u1"}
 
 
@@ -45,32 +47,35 @@ def save(path: str | os.PathLike[str], array: CompressedArray) -> None:
         "format": FORMAT,
         "shape": state.cells.shape,
         "item_shape": state.item_shape,
-        "dtype": npy_format.dtype_to_descr(state.dtype),
+        "dtype": _describe_dtype(state.dtype),
         "codecs": [_describe(codec) for codec in records.codecs],
+        "auto": {"current": records.current, "seen": records.seen, "looks": records.looks},
         "sections": {name: {"nbytes": part.nbytes, "crc32": zlib.crc32(part.data)} for name, part in packed.items()},
     }
     text = json.dumps(header).encode()
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(PREFIX.pack(MAGIC, len(text), zlib.crc32(text)))
             file.write(text)
             for part in packed.values():
                 file.write(part.data)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(target)
+        if target.exists():
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
     except BaseException:
-        Path(temporary).unlink()
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def load(path: str | os.PathLike[str]) -> CompressedArray:
     """The array that was saved to a file."""
     with Path(path).open("rb") as file:
-        header = _read_header(file)
         try:
+            header = _read_header(file)
             sections = _read_sections(file, header["sections"])
             state = _check(header, sections)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -93,7 +98,7 @@ def _read_header(file: BinaryIO) -> dict[str, Any]:
     if len(text) < length or zlib.crc32(text) != checksum:
         raise CorruptFileError(f"{file.name}: the header was changed or cut short")
     header: dict[str, Any] = json.loads(text)
-    if header.get("format") != FORMAT:
+    if header["format"] != FORMAT:
         raise CorruptFileError(f"{file.name}: saved in a format this version does not know; upgrade compressed-array")
     return header
 
@@ -118,10 +123,11 @@ def _check(header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> Sta
     cells, tag, size, data = (sections[name] for name in SECTIONS)
     record_nbytes = prod(item_shape) * dtype.itemsize
     codecs = [_codec(description) for description in header["codecs"]]
-    lengths = (*shape, *item_shape)
+    auto = header["auto"]
+    counts = (*shape, *item_shape, auto["current"], auto["seen"], *auto["looks"])
     agree = (
-        all(isinstance(n, int) and n >= 0 for n in lengths)
-        and len(codecs) > 0
+        all(isinstance(n, int) and n >= 0 for n in counts)
+        and auto["current"] < len(codecs)
         and prod(shape) == len(cells)
         and len(tag) == len(size)
         and (not len(cells) or int(cells.max()) <= len(size))
@@ -131,7 +137,7 @@ def _check(header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> Sta
     )
     if not agree:
         raise CorruptFileError("the parts of the file contradict each other")
-    return State(item_shape, dtype, cells.reshape(shape), Export(codecs, tag, size, data))
+    return State(item_shape, dtype, cells.reshape(shape), Export(codecs, **auto, tag=tag, size=size, data=data))
 
 
 def _tuples(descr: Any) -> Any:
@@ -143,12 +149,21 @@ def _tuples(descr: Any) -> Any:
     ]
 
 
+def _describe_dtype(dtype: np.dtype[Any]) -> Any:
+    try:
+        return npy_format.dtype_to_descr(dtype)
+    except ValueError as error:
+        raise UnsupportedDtypeError(f"dtype {dtype} cannot be written down in a file: {error}") from error
+
+
 def _describe(codec: Any) -> dict[str, Any]:
     # Another library may use one of our ids for a class with other parameters, so the file says whose it is.
     return {"library": "compressed-array" if isinstance(codec, Codec) else "numcodecs", "config": codec.get_config()}
 
 
 def _codec(description: dict[str, Any]) -> Any:
+    if description["config"]["id"] in UNSAFE:
+        raise CorruptFileError(f"codec {description['config']['id']!r} would run what is in the file; it is refused")
     if description["library"] == "compressed-array":
         return get_codec(description["config"])
     import numcodecs

@@ -12,7 +12,9 @@ A function that is in none of them is refused, and a test fails for it: nobody h
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -50,8 +52,9 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
         return getattr(args[0], METHODS[function])(*args[1:], **kwargs)
     if name in SHAPED:
         return function._implementation(*args, **kwargs)  # type: ignore[attr-defined]  # numpy's, before dispatch
-    if name in IN_PLACE and args:
-        return changed_in_place(args[0], lambda plain: function(plain, *decoded(args[1:]), **decoded(kwargs)))
+    if name in IN_PLACE:
+        target, *rest = args or (kwargs.pop(next(n for n in ("dst", "arr", "a") if n in kwargs)),)
+        return changed_in_place(target, lambda plain, *rest, **more: function(plain, *rest, **more), *rest, **kwargs)
     if name in DECODED or function in METHODS:
         return decoded_call(function, args, kwargs)
     raise UnsupportedOperationError(
@@ -62,7 +65,7 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`__array_ufunc__`."""
     if method == "at":
-        return changed_in_place(inputs[0], lambda plain: ufunc.at(plain, *decoded(inputs[1:])))
+        return changed_in_place(inputs[0], ufunc.at, *inputs[1:])
     if method == "reduce" and ufunc in _stream.FOLDED and _plain_reduction(inputs[0], kwargs):
         return _stream.reduce(inputs[0].cells, ufunc, **{"axis": 0, **kwargs})
     return decoded_call(getattr(ufunc, method), inputs, kwargs)
@@ -70,46 +73,75 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
 
 def decoded_call(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call with decoded items; an `out` that is compressed gets the answer written to it."""
-    out = kwargs.get("out")
+    args, kwargs = _out_by_name(function, args, kwargs)
+    out = kwargs.pop("out", None)
     outs = out if isinstance(out, tuple) else (out,)
-    if not any(is_compressed(o) for o in outs):
-        return function(*decoded(args), **decoded(kwargs))
-    plain = tuple(o.read() if is_compressed(o) else o for o in outs)
-    kwargs = {**decoded(kwargs), "out": plain if isinstance(out, tuple) else plain[0]}
-    answer = function(*decoded(args), **kwargs)
-    for target, filled in zip(outs, plain, strict=True):
-        if is_compressed(target):
-            target[...] = filled
+    args, kwargs = decoded(args), decoded(kwargs)
+    if out is None:
+        return function(*args, **kwargs)
+    targets = [o for o in outs if is_compressed(o)]
+    with ExitStack() as stack:
+        for store in sorted({o.store for o in targets}, key=id):  # in one order, or two threads wait for each other
+            stack.enter_context(store.epochs.writing)
+        plain = tuple(o.read() if is_compressed(o) else o for o in outs)
+        answer = function(*args, **kwargs, out=plain if isinstance(out, tuple) else plain[0])
+        for target, filled in zip(outs, plain, strict=True):
+            if is_compressed(target):
+                target[...] = filled
     answers = answer if isinstance(answer, tuple) else (answer,)
     given = tuple(a if o is None else o for a, o in zip(answers, outs, strict=True))
     return given if isinstance(answer, tuple) else given[0]
 
 
-def changed_in_place(array: Any, change: Callable[[Any], Any]) -> Any:
-    """Apply a change to the decoded items and write them back; no other writer comes in between."""
+def changed_in_place(array: Any, change: Function, *args: Any, **kwargs: Any) -> Any:
+    """Call `change` with the decoded items and write them back; no other writer comes in between."""
+    args, kwargs = decoded(args), decoded(kwargs)
     if not is_compressed(array):
-        return change(array)
+        return change(array, *args, **kwargs)
     with array.store.epochs.writing:
         plain = array.read()
-        answer = change(plain)
+        answer = change(plain, *args, **kwargs)
         array[...] = plain
     return answer
 
 
 def is_compressed(value: Any) -> bool:
     """Whether a value is a `CompressedArray`, which this module cannot import: it is imported by it."""
-    return isinstance(value, np.ndarray) and hasattr(value, "nbytes_stored")
+    return isinstance(value, np.ndarray) and hasattr(type(value), "nbytes_stored")
+
+
+def read_only(array: Any) -> Any:
+    """The same array, protected from writes that would not reach where it came from."""
+    array.flags.writeable = False
+    return array
 
 
 def decoded(value: Any) -> Any:
-    """The value with every compressed array in it decoded."""
+    """The value with every compressed array in it decoded; read-only, so that a function which writes to it fails."""
     if is_compressed(value):
-        return value.read()
-    if type(value) in (list, tuple):
-        return type(value)(decoded(part) for part in value)
+        return read_only(value.read())
+    if isinstance(value, list):
+        return [decoded(part) for part in value]
+    if isinstance(value, tuple):
+        return tuple(decoded(part) for part in value)
     if type(value) is dict:
         return {name: decoded(part) for name, part in value.items()}
     return value
+
+
+def _out_by_name(
+    function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same arguments, with an `out` that was given by its position given by name."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some of numpy's C functions do not say; an `out` among `args` is then read-only
+        return args, dict(kwargs)
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    at = names.index("out") if "out" in names else len(args)
+    if at >= len(args):
+        return args, dict(kwargs)
+    return args[:at], {**dict(zip(names[at:], args[at:], strict=False)), **kwargs}
 
 
 def _plain_reduction(array: Any, kwargs: dict[str, Any]) -> bool:
@@ -167,7 +199,8 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
     if not _plain_reduction(a, {}) or out is not None:
         return NotImplemented
-    return np.subtract(a.max(axis=axis, keepdims=keepdims is True), a.min(axis=axis, keepdims=keepdims is True))
+    keep = keepdims is not np._NoValue and bool(keepdims)
+    return np.subtract(a.max(axis=axis, keepdims=keep), a.min(axis=axis, keepdims=keep))
 
 
 @handles(np.array_equal)

@@ -8,16 +8,10 @@ from typing import Any
 import numpy as np
 
 from compressed_array import _stream
-from compressed_array._functions import call_ufunc, changed_in_place, decoded, decoded_call
+from compressed_array._functions import call_ufunc, changed_in_place, decoded, decoded_call, read_only
 from compressed_array.errors import UnsupportedOperationError
 
 Method = Callable[..., Any]
-
-
-def read_only(array: Any) -> Any:
-    """The same array, protected from writes that would not reach where it came from."""
-    array.flags.writeable = False
-    return array
 
 
 class ReducingMethods:
@@ -52,7 +46,7 @@ class ReducingMethods:
     ) -> Any:
         if out is not None or more or not self.size or self.dtype.names is not None:
             return decoded_call(np.mean, (self, axis, dtype), {"out": out, "keepdims": keepdims, **more})
-        return _stream.mean(self.cells, axis, dtype, keepdims is True)
+        return _stream.mean(self.cells, axis, dtype, _truth(keepdims))
 
     def var(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self._spread(_stream.var, np.var, *args, **kwargs)
@@ -73,7 +67,7 @@ class ReducingMethods:
     ) -> Any:
         if out is not None or more or not self.size or self.dtype.names is not None:
             return decoded_call(function, (self, axis, dtype), {"out": out, "ddof": ddof, "keepdims": keepdims, **more})
-        return streamed(self.cells, axis, dtype, ddof, keepdims is True)
+        return streamed(self.cells, axis, dtype, ddof, _truth(keepdims))
 
     def argmax(self: Any, axis: Any = None, out: Any = None, **more: Any) -> Any:
         return self._arg(np.argmax, axis, out, more)
@@ -85,6 +79,10 @@ class ReducingMethods:
         if axis is not None or out is not None or more or not self.size:
             return decoded_call(function, (self, axis), {"out": out, **more})
         return _stream.arg(self.cells, function)
+
+
+def _truth(keepdims: Any) -> bool:
+    return keepdims is not np._NoValue and bool(keepdims)
 
 
 def _on_decoded(name: str) -> Method:
@@ -102,7 +100,7 @@ def _on_decoded_in_place(name: str) -> Method:
     """ndarray's method of that name, which changes the array: the decoded items are changed and written back."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return changed_in_place(self, lambda plain: getattr(plain, name)(*decoded(args), **decoded(kwargs)))
+        return changed_in_place(self, getattr(np.ndarray, name), *args, **kwargs)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"`ndarray.{name}`; every item is decoded and written back."

@@ -45,6 +45,8 @@ def split(key: Any, grid_ndim: int, ndim: int) -> SplitKey | None:
     ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
     if len(ellipses) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
+    if ellipses and consumed == ndim and _any_array(parts):
+        return None  # an ellipsis that stands for no axis still keeps the index arrays around it apart, says numpy
     at = ellipses[0] if ellipses else len(parts)
     parts[at : at + 1] = [FULL] * (ndim - consumed)
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from compressed_array._functions import decoded, decoded_call
-from compressed_array._item_methods import DecodedMethods, ReducingMethods, RefusedMethods, read_only
+from compressed_array._functions import decoded, decoded_call, read_only
+from compressed_array._item_methods import DecodedMethods, ReducingMethods, RefusedMethods
 from compressed_array._state import reduce_for_pickle
 from compressed_array._table import CELL, Table
 from compressed_array.errors import UnsupportedOperationError
@@ -53,9 +53,10 @@ class ShapeMethods:
         return int(self.shape[0])
 
     def transpose(self: Any, *axes: Any) -> Any:
-        if len(axes) == 1 and (axes[0] is None or np.iterable(axes[0])):
-            axes = () if axes[0] is None else tuple(axes[0])
-        order = tuple(normalize_axis_index(axis, self.ndim) for axis in axes) or tuple(reversed(range(self.ndim)))
+        wanted = axes[0] if len(axes) == 1 and (axes[0] is None or np.iterable(axes[0])) else axes or None
+        if wanted is None:
+            wanted = reversed(range(self.ndim))
+        order = tuple(normalize_axis_index(axis, self.ndim) for axis in wanted)
         grid = len(self.grid_shape)
         if order[grid:] == tuple(range(grid, self.ndim)) and sorted(order) == list(range(self.ndim)):
             return np.ndarray.transpose(self, order[:grid])
@@ -103,7 +104,7 @@ class ShapeMethods:
 
     def take(self: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
         if axis is None or out is not None or mode != "raise":
-            return decoded_call(np.take, (self, indices, axis, out, mode), {})
+            return decoded_call(np.take, (self, indices), {"axis": axis, "out": out, "mode": mode})
         key = (slice(None),) * normalize_axis_index(axis, self.ndim) + (np.asarray(decoded(indices)),)
         return self.read(key)
 
@@ -111,7 +112,9 @@ class ShapeMethods:
         """An unwritten array with the same items' axes and codec, of this shape and dtype or another."""
         full = self.shape if shape is None else (shape,) if not np.iterable(shape) else tuple(shape)
         item_ndim = min(len(self._item_shape), len(full))
-        return type(self)(full, self.dtype if dtype is None else dtype, item_ndim=item_ndim, codec=self.codec)
+        return type(self)(
+            full, self.dtype if dtype is None else dtype, item_ndim=item_ndim, codec=self.store.codec_choice
+        )
 
 
 class CopyMethods:

@@ -15,7 +15,9 @@ SHAPED = _names(
     """,
 ) | {"numpy.linalg.matrix_transpose"}
 
-IN_PLACE = _names("numpy", "copyto put place putmask put_along_axis fill_diagonal")
+IN_PLACE = _names("numpy", "copyto put place putmask put_along_axis fill_diagonal") | {
+    "numpy.lib.recfunctions.assign_fields_by_name"
+}
 
 # With `like=a`, these are asked for an array "like" a compressed one, but not told which axes are to be the item's.
 _LIKE = _names(
@@ -66,7 +68,7 @@ DECODED = set().union(
     _names(
         "numpy.lib.recfunctions",
         """
-        append_fields apply_along_fields assign_fields_by_name drop_fields find_duplicates join_by merge_arrays
+        append_fields apply_along_fields drop_fields find_duplicates join_by merge_arrays
         rec_append_fields rec_drop_fields rec_join recursive_fill_fields rename_fields repack_fields
         require_fields stack_arrays structured_to_unstructured unstructured_to_structured
         """,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,8 @@ def reduce_for_pickle(array: CompressedArray, protocol: int) -> tuple[Any, ...]:
     state = take(array)
     data = state.records.data
     payload = pickle.PickleBuffer(data.data) if protocol >= 5 else data.tobytes()
-    records = (state.records.codecs, state.records.tag, state.records.size, payload, zlib.crc32(data.data))
+    exported = {f.name: getattr(state.records, f.name) for f in fields(Export)} | {"data": payload}
+    records = (exported, zlib.crc32(data.data))
     return unpickle, (type(array), state.item_shape, state.dtype, state.cells, records)
 
 
@@ -69,8 +70,8 @@ def unpickle(
     cls: type[CompressedArray], item_shape: tuple[int, ...], dtype: np.dtype[Any], cells: Any, records: Any
 ) -> CompressedArray:
     """The inverse of `reduce_for_pickle`."""
-    codecs, tag, size, payload, checksum = records
-    data = np.frombuffer(payload, np.uint8)
+    exported, checksum = records
+    data = np.frombuffer(exported["data"], np.uint8)
     if zlib.crc32(data.data) != checksum:
         raise CorruptPayloadError("the pickled items were changed since they were pickled")
-    return rebuild(cls, State(item_shape, dtype, cells, Export(codecs, tag, size, data)))
+    return rebuild(cls, State(item_shape, dtype, cells, Export(**exported | {"data": data})))

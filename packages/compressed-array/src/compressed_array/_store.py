@@ -33,6 +33,10 @@ class Store(Protocol):
         """The codec that the next record will be written with."""
 
     @property
+    def codec_choice(self) -> Any:
+        """What a store like this one is made with: the codec, or "auto" as long as that has not settled."""
+
+    @property
     def nbytes(self) -> int:
         """All the memory the store holds, slack and garbage included."""
 

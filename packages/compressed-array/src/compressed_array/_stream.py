@@ -26,7 +26,8 @@ Axis = int | tuple[int, ...] | None
 
 def reduce(cells: Cells, ufunc: np.ufunc, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """`ufunc.reduce`, for a ufunc that is `FOLDED` and an array that is not empty."""
-    axes = _axes(cells, axis)
+    # A ufunc lets an array without axes have this one.
+    axes = _axes(cells, None if not cells.shape and axis in (0, -1) else axis)
     folded = _fold(cells, axes, ufunc, lambda block: ufunc.reduce(block, axis=axes, dtype=dtype, keepdims=True))
     return _shaped(folded, axes, keepdims)
 
@@ -47,7 +48,7 @@ def mean(cells: Cells, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     summed_in = np.float32 if narrow else np.float64 if dtype is None and cells.dtype.kind in "iub" else dtype
     total = reduce(cells, np.add, axes, summed_in, keepdims)
     answer = np.true_divide(total, _count(cells, axes))
-    return answer.astype(cells.dtype) if narrow else answer.astype(np.asarray(total).dtype)
+    return answer.astype(np.float16) if narrow else answer.astype(np.asarray(total).dtype)
 
 
 def var(cells: Cells, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
@@ -61,18 +62,18 @@ def var(cells: Cells, axis: Axis = None, dtype: Any = None, ddof: float = 0, kee
         here = tuple(slice(None) if a in axes else box[a] for a in range(grid))
         away = block - center[here]
         square = (away * away.conj()).real if away.dtype.kind == "c" else away * away
-        return np.asarray(np.add.reduce(square, axis=axes, keepdims=True))
+        return np.asarray(np.add.reduce(square, axis=axes, dtype=dtype, keepdims=True))
 
     total = _shaped(_fold_boxes(cells, axes, np.add, squares), axes, keepdims)
     answer = np.true_divide(total, max(_count(cells, axes) - ddof, 0))
-    return answer.astype(cells.dtype) if narrow else answer
+    return answer.astype(np.float16 if narrow else np.asarray(total).dtype)
 
 
 def std(cells: Cells, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """`np.std`."""
     narrow = dtype is None and cells.dtype.kind == "f" and cells.dtype.itemsize == 2
     answer = np.sqrt(var(cells, axis, np.float32 if narrow else dtype, ddof, keepdims))
-    return answer.astype(cells.dtype) if narrow else answer
+    return answer.astype(np.float16) if narrow else answer
 
 
 def arg(cells: Cells, which: Callable[..., Any]) -> Any:
@@ -109,7 +110,8 @@ def _fold_boxes(
         if answer is None:
             shape = tuple(1 if axis in axes else n for axis, n in enumerate(cells.shape))
             answer = np.empty(shape, part.dtype)
-        here = answer[tuple(slice(None) if axis in axes else box[axis] for axis in range(grid))]
+        where: Any = (*(slice(None) if axis in axes else box[axis] for axis in range(grid)), ...)
+        here = answer[where]
         if any(box[axis].start for axis in axes if axis < grid):
             ufunc(here, part, out=here)
         else:

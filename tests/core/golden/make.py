@@ -1,0 +1,29 @@
+"""Makes the saved arrays that every later version has to load. Never overwrites one: a new format gets a new file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import compressed_array as ca
+
+HERE = Path(__file__).parent
+
+
+def expected() -> np.ndarray[Any, Any]:
+    """What each file holds: unwritten, equal, noisy and calm items of records with a date, a float and a text."""
+    array = np.zeros((5, 3, 40), [("when", "<M8[s]"), ("value", ">f4"), ("name", "<U2"), ("pair", "u1", (2,))])
+    array["value"][1] = np.nan
+    array["name"][2:4] = "xy"
+    array["when"][4] = np.arange(120).reshape(3, 40)
+    array["pair"][3] = np.random.default_rng(0).integers(0, 256, (3, 40, 2))
+    return array
+
+
+if __name__ == "__main__":
+    for codec in ("none", "rle", "gzip"):
+        path = HERE / f"format-1-{codec}.ca"
+        if not path.exists():
+            ca.save(path, ca.compress(expected(), item_ndim=1, codec=codec))
