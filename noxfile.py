@@ -21,10 +21,10 @@ ROOT = Path(__file__).parent
 CORE = "packages/compressed-array"
 ATARI = ("gymnasium", "ale-py", "opencv-python-headless")
 
-# What `tests(<name>)` runs: a folder of tests, and all that its environment holds.
-TESTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "core-min": ("tests/core", ("-e", f"{CORE}[testing]")),
-    "core": ("tests/core", ("-e", f"{CORE}[fast,testing]", "numcodecs")),
+# What `tests(<name>)` runs: folders of tests, and all that its environment holds.
+TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "core-min": (("tests/core", "tests/examples"), ("-e", f"{CORE}[testing]")),
+    "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[fast,testing]", "numcodecs")),
 }
 
 # What `build` runs with each package once it is installed: the smallest thing that proves it works.
@@ -63,25 +63,25 @@ def types(session: nox.Session) -> None:
 @nox.parametrize("env", [nox.param(name, id=name) for name in TESTS])
 def tests(session: nox.Session, env: str) -> None:
     """The tests of one package, with nothing installed that it does not ask for."""
-    folder, needs = TESTS[env]
+    folders, needs = TESTS[env]
     install(session, *needs)
-    session.run("pytest", folder, *session.posargs)
+    session.run("pytest", *folders, *session.posargs)
 
 
 @nox.session(default=False)
 def slow(session: nox.Session) -> None:
     """The tests that take minutes."""
-    folder, needs = TESTS["core"]
+    folders, needs = TESTS["core"]
     install(session, *needs)
-    session.run("pytest", folder, "-m", "slow", "-o", "faulthandler_timeout=1800", *session.posargs)
+    session.run("pytest", *folders, "-m", "slow", "-o", "faulthandler_timeout=1800", *session.posargs)
 
 
 @nox.session(default=False)
 def coverage(session: nox.Session) -> None:
     """Which lines of the core its tests never reach."""
-    folder, needs = TESTS["core"]
+    folders, needs = TESTS["core"]
     install(session, "coverage", *needs)
-    session.run("coverage", "run", "-m", "pytest", folder, *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", *folders, *session.posargs)
     session.run("coverage", "report")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,15 @@ def test_corpus_is_there() -> None:
     assert len(SOURCES) == 4
     payloads = {path.name for path in GOLDEN.glob("*.payload")}
     assert payloads == {f"{config.stem}.{source.stem}.payload" for config in CONFIGS for source in SOURCES}
+
+
+def test_corpus_is_unchanged() -> None:
+    """Every file is as it was committed, and none came or went without its line in the manifest."""
+    manifest = dict(reversed(line.split("  ")) for line in (GOLDEN / "SHA256SUMS").read_text().splitlines())
+    files = {path.name: path for path in GOLDEN.iterdir() if path.name != "SHA256SUMS"}
+    assert files.keys() == manifest.keys()
+    changed = [name for name, path in files.items() if sha256(path.read_bytes()).hexdigest() != manifest[name]]
+    assert changed == []
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)

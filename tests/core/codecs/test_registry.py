@@ -38,6 +38,7 @@ from compressed_array.registry import parse_shorthand
         ("rle-jit", {"id": "rle-jit"}),
         ("zstd", {"id": "zstd"}),
         ("zstd--5", {"id": "zstd--5"}),
+        ("zstd3\n", {"id": "zstd3\n"}),
         ("", {"id": ""}),
         ("5", {"id": "5"}),
     ],
@@ -59,11 +60,12 @@ def test_shorthand_inverts(name: str) -> None:
     assert get_codec(shorthand(codec)) == codec
 
 
-@pytest.mark.parametrize("name", ["", "lz4-frame5", "nonsense", "zstd5x", "5", "none/", "no/such/7"])
+@pytest.mark.parametrize("name", ["", "lz4-frame5", "nonsense", "zstd5x", "5", "none/", "no/such/7", "gzip3\n", "no7"])
 def test_unknown_names(name: str) -> None:
-    """An unknown name is an error that lists the known ones."""
-    with pytest.raises(UnknownCodecError, match="known: gzip, igzip, lz4-block"):
+    """An unknown name is an error that repeats it and lists the known ones."""
+    with pytest.raises(UnknownCodecError, match="known: gzip, igzip, lz4-block") as caught:
         get_codec(name)
+    assert caught.value.codec_id == name
 
 
 @pytest.mark.parametrize("spec", [None, 3, b"zstd", Raw])
@@ -133,6 +135,64 @@ def test_register_does_not_shadow() -> None:
     assert get_codec("none") == Custom()
 
 
+class Custom2(Custom):
+    codec_id = "custom2"
+
+
+class Strict(Custom):
+    """As numcodecs does it: whoever calls `from_config` has taken the id off."""
+
+    codec_id = "strict"
+
+    @classmethod
+    def from_config(cls, config: Any) -> Strict:
+        return cls(**config)
+
+
+@pytest.mark.usefixtures("_registry")
+def test_names_that_end_in_a_digit() -> None:
+    """A codec of just that name comes before a shorter name with a level, and a shorthand knows of both."""
+    register_codec(Custom2)
+    assert get_codec("custom2") == Custom2()
+    assert get_codec("custom2/5") == Custom2(5)
+    assert shorthand(Custom2(5)) == "custom2/5"
+    register_codec(Custom)
+    assert get_codec("custom2") == Custom2()
+    assert get_codec("custom3") == Custom(3)
+    assert shorthand(Custom(3)) == "custom3"
+    assert shorthand(Custom(2)) == "custom/2"
+    for codec in (Custom(2), Custom(3), Custom2(5), Custom2(1)):
+        assert get_codec(shorthand(codec)) == codec
+
+
+@pytest.mark.usefixtures("_registry")
+def test_from_config_gets_no_id() -> None:
+    register_codec(Strict)
+    assert get_codec({"id": "strict", "level": 4}) == Strict(4)
+    assert get_codec("strict4") == Strict(4)
+
+
+def test_shorthand_is_not_another_codec() -> None:
+    """What no name says in full is not a name: it must not make a codec that is something else."""
+    assert shorthand(Custom(3)) == "Custom(level=3)"
+    assert shorthand(get_codec({"id": "rle", "itemsize": 4})) == "rle"
+    with pytest.raises(UnknownCodecError):
+        get_codec(shorthand(Custom(3)))
+
+
+def test_numcodecs_names() -> None:
+    numcodecs = pytest.importorskip("numcodecs")
+    assert get_codec("lz4") == numcodecs.LZ4()
+    assert get_codec("bz2") == numcodecs.BZ2()
+    assert get_codec("crc32") == numcodecs.CRC32()
+    assert get_codec("bz2/3") == numcodecs.BZ2(3)
+    assert shorthand(numcodecs.BZ2(3)) == "bz2/3"
+    assert shorthand(numcodecs.LZ4()) == "lz4"
+    for other in (numcodecs.LZ4(acceleration=5), numcodecs.Zstd(level=2)):
+        with pytest.raises(UnknownCodecError):
+            get_codec(shorthand(other))
+
+
 def test_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package offers a codec; it is imported when that codec is asked for, and not before."""
     (tmp_path / "fake_codec_module.py").write_text(
@@ -176,9 +236,9 @@ def test_without_numcodecs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_import_is_light() -> None:
-    """Importing the package, and asking what it offers, imports no library it can do without."""
+    """Importing the package, and using what needs no library, imports none; nor does a name that is not known."""
     code = (
-        "import sys, compressed_array as ca; ca.available_codecs(); ca.get_codec('rle'); ca.get_codec('gzip1');"
+        "import sys, compressed_array as ca; ca.get_codec('rle'); ca.shorthand(ca.get_codec('gzip1'));"
         "print([m for m in ('numba', 'torch', 'zstandard', 'lz4', 'isal', 'numcodecs') if sys.modules.get(m)])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

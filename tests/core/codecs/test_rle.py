@@ -110,9 +110,9 @@ def test_bad_itemsize(itemsize: object) -> None:
 @needs_numba
 def test_kernels_are_compiled_once() -> None:
     """A kernel has the one signature it declares: no later use compiles, whatever it is given."""
-    from compressed_array.codecs import _rle_kernels as kernels
+    from compressed_array.codecs import _rle_decode, _rle_encode
 
-    dispatchers = (kernels.encode_rows, kernels.decode_rows, kernels.decoded_size)
+    dispatchers = (_rle_encode.encode_rows, _rle_decode.decode_rows, _rle_decode.decoded_size)
     before = [d.signatures for d in dispatchers]
     for itemsize in (1, 2, 4, 8):
         records = np.zeros((3, 800), np.uint8)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import ctypes
 import json
 import pickle
 import threading
@@ -10,7 +12,8 @@ import threading
 import numpy as np
 import pytest
 
-from compressed_array import CorruptPayloadError, get_codec
+from compressed_array import CorruptPayloadError, UnknownCodecError, get_codec, shorthand
+from compressed_array._payloads import Payloads
 
 pytest.importorskip("zstandard")
 
@@ -77,6 +80,57 @@ def test_bad_dictionary(dictionary: bytes | str) -> None:
         Zstd(dictionary=dictionary)
 
 
+@pytest.mark.parametrize("dictionary", [5, 1.5, ["a"], np.zeros(3)])
+def test_dictionary_of_a_wrong_type(dictionary: object) -> None:
+    with pytest.raises(TypeError, match="dictionary is not bytes"):
+        Zstd(dictionary=dictionary)  # type: ignore[arg-type]  # what a caller may get wrong
+
+
+def test_broken_dictionary(trained: Zstd) -> None:
+    """One that only looks like one is refused when the codec is made: later, nothing would shrink, or come back."""
+    noise = np.random.default_rng(0).bytes(2000)
+    whole = base64.b64decode(trained.dictionary or "")
+    for broken in (b"\x37\xa4\x30\xec\x01\0\0\0" + noise, whole[:40], whole[:8] + noise[:100]):
+        with pytest.raises(ValueError, match="dictionary is broken"):
+            Zstd(dictionary=broken)
+
+
+def test_errors_of_the_library_are_reported(monkeypatch: pytest.MonkeyPatch, trained: Zstd) -> None:
+    """Only too little room means that a record does not shrink; no other error may pass for that."""
+    pytest.importorskip("numba")
+    from compressed_array.codecs import _foreign
+
+    functions = _foreign.zstd()
+    if functions is None:
+        pytest.skip("this build hides zstd's functions")
+    records = some_records()
+    with pytest.raises(RuntimeError, match="to set the level"):
+        functions.check(
+            functions.set_parameter(_foreign.ZstdContexts(functions, 1, None).compressor, -1, 0), "to set the level"
+        )
+    codec = Zstd()
+    native = codec._native()
+    assert native is not None
+    kernels, _, _ = native
+    fails = ctypes.CFUNCTYPE(ctypes.c_size_t, *[ctypes.c_size_t] * 5)(lambda *args: 2**64 - 64)
+    address = ctypes.cast(fails, ctypes.c_void_p).value
+    patched = copy.copy(functions)
+    patched.compress = address
+    monkeypatch.setattr(Zstd, "_native", lambda self: (kernels, patched, native[2]))
+    with pytest.raises(MemoryError, match="zstd failed to compress"):
+        codec.encode_batch(records)
+
+
+def test_shorthand_of_a_trained_one() -> None:
+    """It does not read as the same level without the dictionary."""
+    assert shorthand(Zstd(19)) == "zstd19"
+    text = shorthand(Zstd.train(some_records(), 19, 2048))
+    assert text.startswith("Zstd(level=19, dictionary='N6Qw7")
+    assert len(text) < 80
+    with pytest.raises(UnknownCodecError):
+        get_codec(text)
+
+
 @pytest.mark.parametrize("level", [-100, -3, 1, 3, 19])
 @pytest.mark.parametrize("with_dictionary", [False, True])
 def test_batch_writes_what_single_calls_write(level: int, with_dictionary: bool) -> None:
@@ -93,7 +147,7 @@ def test_batch_without_kernels(monkeypatch: pytest.MonkeyPatch, trained: Zstd) -
     """Where the library hides its functions, or numba is missing, batches go through it record by record."""
     records, out = some_records(3), np.empty((400, 600), np.uint8)
     fast = trained.encode_batch(records)
-    monkeypatch.setattr("compressed_array.codecs.zstd._kernels", lambda: None)
+    monkeypatch.setattr("compressed_array.codecs.zstd.native", lambda module: None)
     slow = trained.encode_batch(records)
     assert all(fast[i].tobytes() == slow[i].tobytes() for i in range(400))
     trained.decode_batch(slow, out)
@@ -101,13 +155,18 @@ def test_batch_without_kernels(monkeypatch: pytest.MonkeyPatch, trained: Zstd) -
 
 
 def test_frame_without_size_is_refused() -> None:
-    """A frame that does not say its size could decode to anything."""
+    """A frame that does not say its size could decode to anything; a skippable frame is no frame of ours."""
     import zstandard
 
     stream = zstandard.ZstdCompressor().compressobj()
-    payload = stream.compress(bytes(1000)) + stream.flush()
-    with pytest.raises(CorruptPayloadError):
-        Zstd().decode(payload)
+    for payload, nbytes in ((stream.compress(bytes(1000)) + stream.flush(), 1000), (b"\x50\x2a\x4d\x18" + bytes(4), 0)):
+        with pytest.raises(CorruptPayloadError):
+            Zstd().decode(payload)
+        with pytest.raises(CorruptPayloadError):
+            Zstd().decode(payload, out=bytearray(nbytes))
+        part = Payloads.from_parts([np.frombuffer(payload, np.uint8)])
+        with pytest.raises(CorruptPayloadError):
+            Zstd().decode_batch(part, np.empty((1, nbytes), np.uint8))
 
 
 def test_huge_claim_is_refused() -> None:

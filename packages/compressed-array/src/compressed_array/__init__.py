@@ -7,8 +7,6 @@
 3486
 """
 
-import sys as _sys
-
 from compressed_array._array import CompressedArray as CompressedArray
 from compressed_array._creation import compress as compress
 from compressed_array._creation import full as full
@@ -37,8 +35,3 @@ from compressed_array.registry import has_numba as has_numba
 from compressed_array.registry import has_zstd as has_zstd
 from compressed_array.registry import register_codec as register_codec
 from compressed_array.registry import shorthand as shorthand
-
-if "numba" in _sys.modules:  # otherwise it is told when it is first used here
-    from compressed_array._numba_guard import refuse_in_numba as _refuse_in_numba
-
-    _refuse_in_numba(CompressedArray)

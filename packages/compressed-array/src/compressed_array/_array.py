@@ -42,8 +42,6 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
     _item_shape: tuple[int, ...]
     _item_dtype: np.dtype[Any]
     _checked = False
-    # Numba would take the logical dtype and read the table by it; told that this is no plain array, it refuses.
-    __numba_array_subtype_dispatch__ = True
 
     def __new__(
         cls,

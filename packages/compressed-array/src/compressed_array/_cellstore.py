@@ -20,13 +20,14 @@ import numpy.typing as npt
 
 from compressed_array._epochs import Epochs
 from compressed_array._heap import MAX_PAYLOAD, OFFSET_BITS, HostHeap
+from compressed_array._kernels import native
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import NATIVE_FROM, Payloads
 from compressed_array._recommend import choose
 from compressed_array._store import UNWRITTEN, RecordNumbers, Records
 from compressed_array.abc import Codec, decode_each, encode_each
-from compressed_array.errors import CorruptPayloadError, LossyWriteError
-from compressed_array.registry import get_codec, has_numba
+from compressed_array.errors import LossyWriteError
+from compressed_array.registry import get_codec
 
 TAG_BITS = 56
 ADDRESS_MASK = (1 << TAG_BITS) - 1
@@ -183,11 +184,8 @@ class CellStore:
         codec = self._codecs[tag - FIRST_CODEC]
         if isinstance(codec, Codec):
             codec.decode_batch(payloads, out)
-            return
-        try:
+        else:
             decode_each(codec, payloads, out.view(self._dtype))
-        except Exception as error:  # another library's codec: whatever it raises, it could not read its own payload
-            raise CorruptPayloadError(f"{codec!r} cannot decode a payload it wrote: {error}") from error
 
     def _encode(self, codec: Any, records: Records) -> Payloads:
         if isinstance(codec, Codec):
@@ -267,12 +265,11 @@ class CellStore:
 
 def copy_rows(payloads: Payloads, out: Records) -> None:
     """Copy payloads that are a row long each into the rows of `out`."""
-    if len(out) < NATIVE_FROM or not has_numba():
+    kernels = native("_native") if len(out) >= NATIVE_FROM else None
+    if kernels is None:
         for i in range(len(out)):
             out[i] = payloads[i]
         return
-    from compressed_array._native import gather
-
     addresses = payloads.addresses()
     # Copying a byte takes about an eighth of the time of decoding one, which is what threads are reckoned by.
-    over_rows(lambda low, high: gather(addresses, out, low, high), len(out), out.nbytes // 8)
+    over_rows(lambda low, high: kernels.gather(addresses, out, low, high), len(out), out.nbytes // 8)

@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import compressed_array._kernels  # noqa: F401 - registers its fork hook first: a writer takes our lock, then that one
+
 Reclaim = Callable[[], None]
 
 

@@ -152,6 +152,10 @@ class DecodedMethods:
         return format(self.read()[()], spec) if self.ndim == 0 else format(str(self), spec)
 
 
+def _refuse_numba(array: Any, context: Any) -> Any:
+    raise TypeError("numba cannot compile for a compressed array; pass it a.read()")
+
+
 class RefusedMethods:
     """What would show the table's memory as if it were the items'."""
 
@@ -177,6 +181,17 @@ class RefusedMethods:
 
     def __dlpack__(self: Any, **kwargs: Any) -> Any:
         raise BufferError("compressed items are not in memory as they are; use a.read()")
+
+    @property
+    def __numba_array_subtype_dispatch__(self: Any) -> bool:
+        """Numba looks for this name to learn that a subclass is no plain array, and then asks what it is.
+
+        Left alone, it would take the logical dtype and read the table's memory by it.
+        """
+        from numba.extending import typeof_impl
+
+        typeof_impl.register(type(self))(_refuse_numba)
+        return True
 
     def resize(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedOperationError("a compressed array is not resized in place; make one of the new shape")

@@ -9,9 +9,8 @@ says for each element of the answer which cell it is in and where in the item.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,7 @@ import numpy.typing as npt
 FULL = slice(None)
 
 
-@dataclass(frozen=True)
-class SplitKey:
+class SplitKey(NamedTuple):
     """A key for the grid and one for the items."""
 
     grid: tuple[Any, ...]
@@ -38,8 +36,11 @@ class SplitKey:
 
 def split(key: Any, grid_ndim: int, ndim: int) -> SplitKey | None:
     """Take a key apart, or give None for one whose halves mix. Raises IndexError for more axes than there are."""
+    if type(key) is int and grid_ndim:  # a row of a buffer: nothing to take apart
+        return SplitKey((key,), (FULL,) * (ndim - grid_ndim), True, False, False, True, True)
     parts = [_normal(part) for part in (key if isinstance(key, tuple) else (key,))]
-    consumed = sum(_axes(part) for part in parts)
+    axes = [_axes(part) for part in parts]
+    consumed = sum(axes)
     if consumed > ndim:
         raise IndexError(f"too many indices: array is {ndim}-dimensional, but {consumed} were indexed")
     ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
@@ -49,17 +50,18 @@ def split(key: Any, grid_ndim: int, ndim: int) -> SplitKey | None:
         return None  # an ellipsis that stands for no axis still keeps the index arrays around it apart, says numpy
     at = ellipses[0] if ellipses else len(parts)
     parts[at : at + 1] = [FULL] * (ndim - consumed)
+    axes[at : at + 1] = [1] * (ndim - consumed)
 
     grid: list[Any] = []
     item: list[Any] = []
     axis = 0
-    for part in parts:
-        crosses = axis < grid_ndim < axis + _axes(part)
+    for part, taken in zip(parts, axes, strict=True):
+        crosses = axis < grid_ndim < axis + taken
         if crosses or _is_lone_bool(part):
             return None
         in_grid = axis < grid_ndim or (part is None and axis == grid_ndim and not item)
         (grid if in_grid else item).append(part)
-        axis += _axes(part)
+        axis += taken
 
     arrays_in_grid, arrays_in_item = _any_array(grid), _any_array(item)
     if (arrays_in_grid and (arrays_in_item or _any_int(item))) or (arrays_in_item and _any_int(grid)):
@@ -93,7 +95,9 @@ def field_names(key: Any) -> bool:
 
 def _normal(part: Any) -> Any:
     """A part of a key as an int, slice, None, Ellipsis or plain index array."""
-    if part is None or part is Ellipsis or isinstance(part, slice):
+    if part is None or part is Ellipsis or type(part) in (slice, int):
+        return part
+    if type(part) is np.ndarray and part.dtype.kind in "iub" and part.ndim:
         return part
     if isinstance(part, bool | np.bool_):
         return np.asarray(part)

@@ -1,8 +1,8 @@
 """Where numba is met: how a kernel is compiled, how it reaches memory, and the two kernels that only move bytes.
 
-Importing this module needs numba, so import it where a kernel is about to run and nowhere else. A kernel is compiled,
-or loaded from numba's cache, when the module that holds it is imported, for the one signature it declares: nothing is
-left to compile later, in a forked worker or under two threads at once.
+Importing this module needs numba: only modules of kernels import it, and those are had from `_kernels.native`. A
+kernel is compiled, or loaded from numba's cache, when the module that holds it is imported, for the one signature it
+declares: nothing is left to compile later, in a forked worker or under two threads at once.
 
 Kernels take addresses, because the payloads of a batch lie in many segments. An address is good for as long as its
 owner keeps the array; every bound is the kernel's own duty.
@@ -10,12 +10,16 @@ owner keeps the array; every bound is the kernel's own duty.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numba
 import numba.extending
 import numpy as np
+import numpy.ma
 import numpy.typing as npt
 from llvmlite import ir
 from numba import types
@@ -26,20 +30,34 @@ Kernel = Callable[..., Any]
 Word = Any
 
 
+if numba.config.DISABLE_JIT:
+    raise ImportError("NUMBA_DISABLE_JIT is set, and a kernel is nothing but machine code")
+
+
 def jit(signature: str) -> Callable[[Kernel], Kernel]:
     """Compile a kernel for `signature` now; keep the machine code on disk where numba finds a place for it."""
 
     def compile_kernel(function: Kernel) -> Kernel:
         try:
+            # Numba's cache looks for changes in the kernel's own file alone, and what is compiled into a kernel comes
+            # from several. Its cache's files are named after the function.
+            function.__qualname__ = f"{function.__name__}-{_sources()}"
             return numba.njit(signature, nogil=True, cache=True)(function)  # type: ignore[no-any-return]  # no types
-        except (RuntimeError, OSError):  # a read-only installation, no home directory, a full disk
+        except Exception:  # a read-only installation, no home directory, a full disk, a file that was cut short
             return numba.njit(signature, nogil=True)(function)  # type: ignore[no-any-return]  # numba has no types
 
     return compile_kernel
 
 
+@cache
+def _sources() -> str:
+    """A word that changes with any file of which something is compiled into a kernel."""
+    files = [Path(__file__), *sorted((Path(__file__).parent / "codecs").glob("_*.py"))]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+
+
 def helper(function: Kernel) -> Kernel:
-    """A function that kernels call, compiled into them. Keep it in their file: numba's cache looks at no other."""
+    """A function that kernels call, compiled into them."""
     return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]  # numba has no types
 
 

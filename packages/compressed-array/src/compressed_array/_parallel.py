@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Lock
 
 # Handing work to a thread costs tens of microseconds; less than this many bytes a thread is decoded sooner than that.
@@ -54,15 +54,30 @@ def over_rows(work: Callable[[int, int], None], rows: int, nbytes: int, *, threa
             ranges.clear()  # what is left is no longer wanted
             raise
 
-    jobs = [_submit(take_ranges) for _ in range(shares - 1)]
+    jobs: list[Future[None]] = []
     try:
+        jobs.extend(_submit(take_ranges) for _ in range(shares - 1))
         take_ranges()
     finally:
-        # The work writes into the caller's memory: never return, not even by an error, while a thread still does.
-        errors = [job.exception() for job in jobs if not job.cancel()]
+        errors = _finish(jobs)
     for error in errors:
         if error is not None:
             raise error
+
+
+def _finish(jobs: list[Future[None]]) -> list[BaseException | None]:
+    """Wait for jobs, whatever happens: they write into the caller's memory, which must not be returned to it before."""
+    interrupt: BaseException | None = None
+    while True:
+        try:
+            begun = [job for job in jobs if not job.cancel()]
+            wait(begun)
+            break
+        except BaseException as error:  # Ctrl-C
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+    return [job.exception() for job in begun]
 
 
 def _next(ranges: deque[tuple[int, int]]) -> tuple[int, int] | None:

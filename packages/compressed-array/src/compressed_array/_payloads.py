@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array._kernels import native
+
 # One native call copies many payloads; with fewer, a loop is done before its arguments are laid out.
 NATIVE_FROM = 16
 
@@ -42,6 +44,12 @@ class Payloads:
         size = np.fromiter((p.size for p in parts), np.int64, n)
         return cls(parts, np.arange(n), np.zeros(n, np.int64), size)
 
+    @classmethod
+    def none_shrinks(cls, count: int, nbytes: int) -> Payloads:
+        """What an encoder returns that has nothing better than the records themselves; there are no bytes behind it."""
+        zeros = np.zeros(count, np.int64)
+        return cls([np.empty(0, np.uint8)], zeros, zeros, np.full(count, nbytes))
+
     def __len__(self) -> int:
         return len(self.size)
 
@@ -55,12 +63,9 @@ class Payloads:
 
     def copy_to(self, target: npt.NDArray[np.uint8], offset: npt.NDArray[np.int64]) -> None:
         """Copy payload i to `target[offset[i]:]`; the caller has seen to it that there is room."""
-        from compressed_array.registry import has_numba
-
-        if len(self) >= NATIVE_FROM and has_numba():
-            from compressed_array._native import pack
-
-            pack(self.addresses(), self.size, target, offset)
+        kernels = native("_native") if len(self) >= NATIVE_FROM else None
+        if kernels is not None:
+            kernels.pack(self.addresses(), self.size, target, offset)
             return
         for i, start in enumerate(offset.tolist()):
             payload = self[i]

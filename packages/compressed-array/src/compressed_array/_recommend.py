@@ -20,7 +20,7 @@ import numpy.typing as npt
 from compressed_array._payloads import Payloads
 from compressed_array.abc import Buffer, as_bytes_view, decode_each, encode_each
 from compressed_array.errors import CodecUnavailableError, UnsupportedDtypeError
-from compressed_array.registry import available_codecs, get_codec, parse_shorthand, shorthand
+from compressed_array.registry import get_codec, has_zstd, parse_shorthand, shorthand
 
 CANDIDATES = ("none", "zstd-3", "zstd1", "zstd3", "lz4-block/0", "igzip1", "gzip1", "rle-jit", "rle")
 # What an array that has to choose by itself looks at: few, so that the first write does not wait for many kernels.
@@ -46,15 +46,15 @@ class Measurement:
 
     @property
     def ratio(self) -> float:
-        """Stored bytes of each byte."""
-        return self.stored_bytes / self.nbytes
+        """How many times smaller the record became, as `CompressedArray.ratio` counts."""
+        return self.nbytes / self.stored_bytes
 
     @property
     def score(self) -> float:
         """How the codec compares; the module says what is weighed."""
         plain_read = SECONDS_PER_READ + SECONDS_PER_BYTE * self.nbytes
         read, write = (1 + seconds / plain_read for seconds in (self.decode_seconds, self.encode_seconds))
-        return math.log2(self.ratio) + math.log2(read) / 2 + math.log2(write) / 8
+        return -math.log2(self.ratio) + math.log2(read) / 2 + math.log2(write) / 8
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ class Recommendation:
         return next(m for m in self.measurements if m.score <= least + CLOSE_RACE)
 
     def __str__(self) -> str:
-        lines = [f"{'codec':<22}{'bytes':>8}{'encode':>11}{'decode':>11}{'encode':>12}{'decode':>12}"]
+        lines = [f"{'codec':<22}{'smaller':>8}{'encode':>11}{'decode':>11}{'encode':>12}{'decode':>12}"]
         for m in self.measurements:
             speeds = (f"{m.nbytes / max(s, 1e-12) / 1e6:,.0f} MB/s" for s in (m.encode_seconds, m.decode_seconds))
             times = (f"{s * 1e6:,.1f} µs" for s in (m.encode_seconds, m.decode_seconds))
             words = "".join(f"{t:>11}" for t in times) + "".join(f"{s:>12}" for s in speeds)
-            lines.append(f"{m.name[:21]:<22}{m.ratio:>8.2%}{words}" + (" *" if m is self._winner else ""))
+            lines.append(f"{m.name[:21]:<22}{m.ratio:>7.1f}x{words}" + (" *" if m is self._winner else ""))
         return "\n".join([*lines, "* recommended"])
 
 
@@ -92,7 +92,7 @@ def recommend(sample: Any, candidates: Iterable[Any] | None = None) -> Recommend
     named = _usable(CANDIDATES) if candidates is None else [get_codec(c) for c in candidates]
     if not named:
         raise ValueError("recommend needs at least one candidate")
-    return Recommendation(tuple(_measure(c, _thinned(records, SAMPLE_BYTES), dtype) for c in named))
+    return Recommendation(tuple(_measure(c, records, dtype) for c in named))
 
 
 def choose(records: npt.NDArray[np.uint8], dtype: np.dtype[Any]) -> Any:
@@ -100,8 +100,8 @@ def choose(records: npt.NDArray[np.uint8], dtype: np.dtype[Any]) -> Any:
     rows, nbytes = records.shape
     if rows == 0 or nbytes < SMALLEST_RECORD:
         return get_codec("none")
-    names = QUICK_CANDIDATES if available_codecs()["zstd"].available else QUICK_WITHOUT_ZSTD
-    few = _thinned(records, QUICK_SAMPLE_BYTES)
+    names = QUICK_CANDIDATES if has_zstd() else QUICK_WITHOUT_ZSTD
+    few = records[_some(rows, nbytes, QUICK_SAMPLE_BYTES)]
     return Recommendation(tuple(_measure(c, few, dtype) for c in _usable(names))).best
 
 
@@ -128,7 +128,9 @@ def _as_records(sample: Any) -> tuple[npt.NDArray[np.uint8], np.dtype[Any]]:
         raise UnsupportedDtypeError("objects cannot be compressed; give an array of numbers")
     if sample.ndim == 0 or len(sample) == 0 or sample[:1].nbytes == 0:
         raise ValueError("recommend needs an array of at least one record, counted by its first axis")
-    return np.ascontiguousarray(sample).view(np.uint8).reshape(len(sample), -1), sample.dtype
+    # By an index, which also decodes what is compressed: a sample may be far larger than what is looked at.
+    few = np.ascontiguousarray(sample[_some(len(sample), sample[:1].nbytes, SAMPLE_BYTES)])
+    return few.view(np.uint8).reshape(len(few), -1), sample.dtype
 
 
 def _stacked(buffers: list[Buffer]) -> npt.NDArray[Any]:
@@ -137,12 +139,10 @@ def _stacked(buffers: list[Buffer]) -> npt.NDArray[Any]:
     return np.stack([as_bytes_view(b) for b in buffers])
 
 
-def _thinned(records: npt.NDArray[np.uint8], nbytes: int) -> npt.NDArray[np.uint8]:
-    """Records from all over the sample, in `nbytes` or one record."""
-    most = max(nbytes // records.shape[1], 1)
-    if len(records) <= most:
-        return np.ascontiguousarray(records)
-    return records[np.linspace(0, len(records) - 1, most).astype(np.intp)]
+def _some(count: int, record_nbytes: int, nbytes: int) -> npt.NDArray[np.intp]:
+    """Which records to look at: some from all over, in `nbytes` or one record."""
+    most = max(nbytes // record_nbytes, 1)
+    return np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(np.intp)
 
 
 def _measure(codec: Any, records: npt.NDArray[np.uint8], dtype: np.dtype[Any], rounds: int = 3) -> Measurement:
@@ -163,11 +163,7 @@ def _measure(codec: Any, records: npt.NDArray[np.uint8], dtype: np.dtype[Any], r
         decode_seconds = min(decode_seconds, time.perf_counter() - start)
     n, nbytes = records.shape
     stored = float(payloads.size.sum() + plain.size) / n
-    return Measurement(_name(codec), codec, nbytes, stored, encode_seconds / n, decode_seconds / n)
-
-
-def _name(codec: Any) -> str:
-    return shorthand(codec) if hasattr(codec, "get_config") else str(codec.codec_id)
+    return Measurement(shorthand(codec), codec, nbytes, stored, encode_seconds / n, decode_seconds / n)
 
 
 def _encode(codec: Any, records: npt.NDArray[np.uint8]) -> Payloads:

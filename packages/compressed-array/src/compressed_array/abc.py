@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import Payloads
-from compressed_array.errors import CorruptPayloadError
+from compressed_array.errors import CorruptPayloadError, UnsupportedOperationError
 
 Buffer = bytes | bytearray | memoryview | npt.NDArray[Any]
 
@@ -29,8 +29,17 @@ Buffer = bytes | bytearray | memoryview | npt.NDArray[Any]
 def as_bytes_view(buf: Buffer) -> npt.NDArray[np.uint8]:
     """The bytes of any C-contiguous buffer as a flat uint8 array, without a copy where that is possible."""
     if isinstance(buf, np.ndarray):
+        _refuse_compressed(buf)
         return np.ascontiguousarray(buf).reshape(-1).view(np.uint8)
     return np.frombuffer(buf, dtype=np.uint8)
+
+
+def _refuse_compressed(array: npt.NDArray[Any]) -> None:
+    # By its type: this module is below the array's, and asking the array itself would wait for its writers.
+    if hasattr(type(array), "nbytes_stored"):
+        raise UnsupportedOperationError(
+            "the memory of a compressed array is a table of where its items are; give the items themselves, a.read()"
+        )
 
 
 def deliver(decoded: Buffer, out: Buffer | None) -> Buffer:
@@ -47,6 +56,7 @@ def deliver(decoded: Buffer, out: Buffer | None) -> Buffer:
 def writable_bytes_view(out: Buffer) -> npt.NDArray[np.uint8]:
     """The memory of `out` as flat uint8; `out` has to be writable and C-contiguous, since a copy would be lost."""
     if isinstance(out, np.ndarray):
+        _refuse_compressed(out)
         if not out.flags.c_contiguous or not out.flags.writeable:
             raise ValueError("out must be a writable, C-contiguous array")
         return out.reshape(-1).view(np.uint8)
@@ -101,6 +111,10 @@ class Codec(ABC):
         """The codec that `get_config` described; the `id` in it is the caller's concern."""
         return cls(**{k: v for k, v in config.items() if k != "id"})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy is made like the codec itself, so that a missing library is named where it is unpickled.
+        return type(self).from_config, ({k: v for k, v in self.get_config().items() if k != "id"},)
+
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.get_config() == other.get_config()
 
@@ -132,10 +146,15 @@ def encode_each(codec: Any, records: npt.NDArray[np.uint8]) -> Payloads:
 
 
 def decode_each(codec: Any, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
-    """`decode_batch` for anything with numcodecs' `decode`."""
+    """`decode_batch` for anything with numcodecs' `decode`; whatever that raises is a `CorruptPayloadError` here."""
 
     def work(low: int, high: int) -> None:
         for i in range(low, high):
-            codec.decode(payloads[i], out=out[i])
+            try:
+                codec.decode(payloads[i], out=out[i])
+            except (CorruptPayloadError, MemoryError):
+                raise
+            except Exception as error:
+                raise CorruptPayloadError(f"codec {codec.codec_id!r} does not decode payload {i}: {error}") from error
 
     over_rows(work, len(out), out.nbytes, threads=getattr(codec, "releases_gil", False))

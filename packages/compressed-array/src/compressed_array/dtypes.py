@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array.codecs._common import require
+from compressed_array._kernels import native
+from compressed_array.registry import get_codec, parse_shorthand
 
+KERNEL_MODULES = ("_native", "codecs._rle_encode", "codecs._rle_decode", "codecs._lz4_kernels", "codecs._zstd_kernels")
 UNSIGNED = (np.uint8, np.uint16, np.uint32, np.uint64)
 SIGNED = (np.int8, np.int16, np.int32, np.int64)
 FLOATS = (np.float32, np.float64)
@@ -22,22 +24,27 @@ def find_smallest_dtype(max_value: float, signed: bool = False, fallback: npt.DT
 
     A signed one also holds `-max_value`. A value that no integer equals, such as 0.5, needs a float, too.
     """
-    if isinstance(max_value, bool) or max_value != max_value:
+    if isinstance(max_value, (bool, np.bool_)) or max_value != max_value:
         raise ValueError(f"max_value must be a number, not {max_value!r}")
     if not signed and max_value < 0:
         raise ValueError(f"an unsigned dtype cannot hold {max_value}; pass signed=True")
-    if abs(max_value) < 2**64 and max_value == int(max_value):
+    # A numpy scalar would wrap around where -128 is negated, and a Python number does not.
+    value = max_value.item() if isinstance(max_value, np.generic) else max_value
+    if abs(value) < 2**64 and value == int(value):
         for kind in SIGNED if signed else UNSIGNED:
-            if abs(int(max_value)) <= np.iinfo(kind).max:
+            if abs(int(value)) <= np.iinfo(kind).max:
                 return np.dtype(kind)
     for choice in (np.dtype(fallback), *map(np.dtype, FLOATS)):
-        if choice.itemsize >= np.dtype(fallback).itemsize and abs(max_value) <= _largest(choice):
+        if choice.itemsize >= np.dtype(fallback).itemsize and _holds(choice, value):
             return choice
     raise ValueError(f"no dtype holds {max_value!r}")
 
 
-def _largest(dtype: np.dtype[Any]) -> float:
-    return float(np.finfo(dtype).max) if dtype.itemsize <= 8 else sys.float_info.max
+def _holds(dtype: np.dtype[Any], value: float) -> bool:
+    """Whether a float dtype has the value in its range, and a whole number exactly."""
+    if abs(value) > (float(np.finfo(dtype).max) if dtype.itemsize <= 8 else sys.float_info.max):
+        return False
+    return value != int(value) or int(dtype.type(value)) == value
 
 
 def find_buffer_dtypes(
@@ -46,9 +53,9 @@ def find_buffer_dtypes(
     """The dtype of an observation's elements, and the smallest that counts them all: {"elem_type", "runs_type"}.
 
     `obs_shape` is a shape, or a space with `shape` and `dtype`, whose dtype holds unless `elem_dtype` asks for
-    another; a space of spaces gives a dict with such a pair per key. A `…-jit` method is compiled along the way.
+    another; a space of spaces gives a dict with such a pair per key. The method `rle-jit` is compiled along the way.
     """
-    if compression_method.partition("/")[0].endswith("-jit"):
+    if parse_shorthand(compression_method)["id"] == "rle-jit":
         init_jit()
     return _dtypes_of(obs_shape, None if elem_dtype is None else np.dtype(elem_dtype))
 
@@ -60,11 +67,9 @@ def init_jit(*, elem_type: npt.DTypeLike = np.uint8, runs_type: npt.DTypeLike = 
     dtype, so the arguments, which name one, change nothing.
     """
     np.dtype(elem_type), np.dtype(runs_type)
-    require("numba", "rle-jit", "numba")
-    import compressed_array._native
-    import compressed_array.codecs._lz4_kernels
-    import compressed_array.codecs._rle_kernels
-    import compressed_array.codecs._zstd_kernels  # noqa: F401  # importing a kernel's module is what compiles it
+    get_codec("rle-jit")  # which says what is missing, if anything is
+    for module in KERNEL_MODULES:
+        native(module)
 
 
 def _dtypes_of(space: Any, asked: np.dtype[Any] | None) -> dict[str, Any]:

@@ -1,22 +1,23 @@
 """Names of codecs: the one place that turns a name into a codec and a codec into a name.
 
-`zstd-5` is the codec `zstd` at level -5, and so is `zstd/-5`; a name with a hyphen in it needs the slash, as in
-`lz4-frame/5`. What is looked up first wins: built in, then registered, then offered by an installed package under the
-entry point group `compressed_array.codecs`, then known to numcodecs. Looking up a name imports that codec alone.
+`zstd-5` is the codec `zstd` at level -5, and so is `zstd/-5`; a name with a hyphen or a digit in it needs the slash,
+as in `lz4-frame/5`. What is looked up first wins: registered, then built in, then offered by an installed package
+under the entry point group `compressed_array.codecs`, then known to numcodecs; and in each of these a codec of just
+that name comes before a shorter name with a level (`lz4`, `bz2` and `crc32` are codecs of numcodecs). Looking up a
+name imports that codec alone.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import re
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compressed_array.abc import Codec
-from compressed_array.errors import CodecLevelError, UnknownCodecError
+from compressed_array import _kernels
+from compressed_array.errors import CodecLevelError, CodecUnavailableError, UnknownCodecError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -51,10 +52,10 @@ _BUILT_IN = {
     "rle": _BuiltIn("compressed_array.codecs.rle:RLE"),
     "rle-jit": _BuiltIn("compressed_array.codecs.rle:RLEJit", "numba", "numba"),
     "gzip": _BuiltIn("compressed_array.codecs.gzip:Gzip"),
-    "igzip": _BuiltIn("compressed_array.codecs.igzip:Igzip", "isal", "isal"),
+    "igzip": _BuiltIn("compressed_array.codecs.igzip:Igzip", "isal.isal_zlib", "isal"),
     "zstd": _BuiltIn("compressed_array.codecs.zstd:Zstd", "zstandard", "zstd"),
-    "lz4-frame": _BuiltIn("compressed_array.codecs.lz4:LZ4Frame", "lz4", "lz4"),
-    "lz4-block": _BuiltIn("compressed_array.codecs.lz4:LZ4Block", "lz4", "lz4"),
+    "lz4-frame": _BuiltIn("compressed_array.codecs.lz4:LZ4Frame", "lz4.frame", "lz4"),
+    "lz4-block": _BuiltIn("compressed_array.codecs.lz4:LZ4Block", "lz4.block", "lz4"),
 }
 _registered: dict[str, Any] = {}
 
@@ -62,7 +63,7 @@ _registered: dict[str, Any] = {}
 def get_codec(spec: Any) -> Any:
     """The codec that `spec` names: a shorthand, a config with an `id`, or a codec, which is returned as it is."""
     if isinstance(spec, str):
-        return _from_config(parse_shorthand(spec))
+        return _from_config({"id": spec}, parse_shorthand(spec))
     if isinstance(spec, Mapping):
         return _from_config(spec)
     if not isinstance(spec, type) and all(hasattr(spec, name) for name in ("codec_id", "encode", "decode")):
@@ -72,20 +73,36 @@ def get_codec(spec: Any) -> Any:
 
 def parse_shorthand(text: str) -> dict[str, Any]:
     """The config that a shorthand stands for."""
-    match = SHORTHAND.match(text)
+    match = SHORTHAND.fullmatch(text)
     if match is None:
         return {"id": text}
     return {"id": match[1].removesuffix("/"), "level": int(match[2])}
 
 
 def shorthand(codec: Any) -> str:
-    """The shortest name that `get_codec` makes an equal codec from; its `codec_id` where a name cannot say it all."""
-    config = codec.get_config()
-    codec_id = str(config["id"])
-    rest = {k: v for k, v in config.items() if k not in ("id", "level") and v is not None}
-    if "level" not in config or rest.keys() - {"itemsize"}:
-        return codec_id
-    return f"{codec_id}{'' if codec_id.isalpha() else '/'}{config['level']}"
+    """The shortest name that `get_codec` makes an equal codec from.
+
+    What an array sets by itself, the itemsize of `rle`, is left out of it. Where no name says it all, as for a `zstd`
+    with a dictionary, the text looks like the codec's repr with long values cut, and is no name that `get_codec` takes.
+    """
+    config = codec.get_config() if hasattr(codec, "get_config") else {"id": codec.codec_id}
+    codec_id, level = str(config["id"]), config.get("level")
+    names = [codec_id] if level is None else [f"{codec_id}{level}"] * codec_id.isalpha() + [f"{codec_id}/{level}"]
+    for name in names:
+        if _names(name, codec):
+            return name
+    words = (f"{k}={reprlib.repr(v)}" for k, v in config.items() if k != "id" and v is not None)
+    return f"{type(codec).__name__}({', '.join(words)})"
+
+
+def _names(name: str, codec: Any) -> bool:
+    try:
+        named = get_codec(name)
+    except (CodecLevelError, CodecUnavailableError, UnknownCodecError):
+        return False
+    if type(named) is type(codec) and hasattr(codec, "itemsize"):
+        named = named.from_config({**_without_id(named.get_config()), "itemsize": codec.itemsize})
+    return bool(named == codec)
 
 
 def register_codec(cls: Any, codec_id: str | None = None, *, replace: bool = False) -> None:
@@ -102,51 +119,61 @@ def register_codec(cls: Any, codec_id: str | None = None, *, replace: bool = Fal
 
 
 def available_codecs() -> dict[str, CodecInfo]:
-    """Every codec known by name, with what is needed to use it."""
+    """Every codec known by name, with what is needed to use it. Asking imports the libraries, to see if they work."""
     known = {name: CodecInfo(True, source="entry point") for name in _offered()}
     for name, built_in in _BUILT_IN.items():
-        known[name] = CodecInfo(built_in.library is None or _importable(built_in.library), built_in.extra)
+        known[name] = CodecInfo(built_in.library is None or _works(built_in.library), built_in.extra)
     known.update({name: CodecInfo(True, source="registered") for name in _registered})
     return known
 
 
 def has_numba() -> bool:
-    """Whether numba is installed: `rle-jit`, and the fast path of batches."""
-    return _importable("numba")
+    """Whether numba is there and compiles: `rle-jit` needs it, and batches of other codecs are faster with it."""
+    return _works("numba")
 
 
 def has_igzip() -> bool:
-    """Whether isal is installed: `igzip`."""
-    return _importable("isal")
+    """Whether isal is there and works: `igzip`."""
+    return _works("isal.isal_zlib")
 
 
 def has_zstd() -> bool:
-    """Whether zstandard is installed: `zstd`."""
-    return _importable("zstandard")
+    """Whether zstandard is there and works: `zstd`."""
+    return _works("zstandard")
 
 
 def has_lz4() -> bool:
-    """Whether lz4 is installed: `lz4-frame` and `lz4-block`."""
-    return _importable("lz4")
+    """Whether lz4 is there and works: `lz4-frame` and `lz4-block`."""
+    return _works("lz4.frame") and _works("lz4.block")
 
 
-def _importable(module: str) -> bool:
+def _works(library: str) -> bool:
+    if library == "numba":
+        return _kernels.native("_native") is not None
     try:
-        return importlib.util.find_spec(module) is not None
-    except ValueError:  # a module without a spec, as some tests put in sys.modules
+        _kernels.load(library)
+    except Exception:  # missing, or there and broken, in whatever way
         return False
+    return True
 
 
-def _from_config(config: Mapping[str, Any]) -> Any:
-    codec_id = config.get("id")
-    if not isinstance(codec_id, str):
-        raise ValueError(f"a codec's config needs an 'id', as in {{'id': 'zstd', 'level': 3}}, not {dict(config)!r}")
-    cls = _find_class(codec_id)
-    if cls is None:
-        return _from_numcodecs(config)
+def _from_config(*configs: Mapping[str, Any]) -> Any:
+    """The codec of the first config whose `id` is known, looked up in one place for all before the next place."""
+    for config in configs:
+        if not isinstance(config.get("id"), str):
+            text = f"a codec's config needs an 'id', as in {{'id': 'zstd', 'level': 3}}, not {dict(config)!r}"
+            raise ValueError(text)
+    for place in _places():
+        for config in configs:
+            if (cls := place(config["id"])) is not None:
+                return _made(cls, config)
+    raise UnknownCodecError(configs[0]["id"], sorted({*_registered, *_BUILT_IN, *_offered()}))
+
+
+def _made(cls: Any, config: Mapping[str, Any]) -> Any:
     if "level" in config and not _takes_level(cls):
-        raise CodecLevelError(f"codec {codec_id!r} has no levels, so {config['level']!r} cannot be one")
-    return cls.from_config(config) if issubclass(cls, Codec) else cls.from_config(_without_id(config))
+        raise CodecLevelError(f"codec {config['id']!r} has no levels, so {config['level']!r} cannot be one")
+    return cls.from_config(_without_id(config))
 
 
 def _without_id(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,18 +181,27 @@ def _without_id(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _takes_level(cls: Any) -> bool:
-    parameters = inspect.signature(cls).parameters.values()
+    try:
+        parameters = inspect.signature(cls).parameters.values()
+    except ValueError:  # a class in C that does not say; its constructor will
+        return True
     return any(p.name == "level" or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-def _find_class(codec_id: str) -> Any:
-    if codec_id in _registered:
-        return _registered[codec_id]
-    if codec_id in _BUILT_IN:
-        module, _, name = _BUILT_IN[codec_id].where.partition(":")
-        return getattr(importlib.import_module(module), name)
-    offered = _offered().get(codec_id)
-    return None if offered is None else offered.load()
+def _places() -> Iterator[Callable[[str], Any]]:
+    """What gives the class of a codec id, or None; the dear ones are not made before the cheap ones have failed."""
+    yield _registered.get
+    yield _built_in
+    offered = _offered()
+    yield lambda codec_id: offered[codec_id].load() if codec_id in offered else None
+    yield _of_numcodecs
+
+
+def _built_in(codec_id: str) -> Any:
+    if codec_id not in _BUILT_IN:
+        return None
+    module, _, name = _BUILT_IN[codec_id].where.partition(":")
+    return getattr(_kernels.load(module), name)
 
 
 def _offered() -> dict[str, EntryPoint]:
@@ -175,16 +211,10 @@ def _offered() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
-def _from_numcodecs(config: Mapping[str, Any]) -> Any:
-    codec_id = config["id"]
+def _of_numcodecs(codec_id: str) -> Any:
     try:
-        registry = importlib.import_module("numcodecs.registry")
-    except ImportError:
-        raise UnknownCodecError(codec_id, sorted(available_codecs())) from None
-    try:
-        return registry.get_codec(dict(config))
-    except ValueError as error:
-        # numcodecs says the same of a name it does not know and of an argument it does not like.
-        if codec_id in registry.codec_registry:
-            raise
-        raise UnknownCodecError(codec_id, sorted(available_codecs())) from error
+        registry = _kernels.load("numcodecs.registry")
+    except Exception:  # missing, or there and broken, in whatever way
+        return None
+    cls = registry.codec_registry.get(codec_id)
+    return registry.entries[codec_id].load() if cls is None and codec_id in registry.entries else cls

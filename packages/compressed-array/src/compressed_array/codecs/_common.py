@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import operator
 from typing import Any, SupportsIndex
 
+from compressed_array._kernels import load
 from compressed_array.errors import CodecLevelError, CodecUnavailableError, CorruptPayloadError
 
 
 def require(module: str, codec_id: str, extra: str) -> Any:
     """The library a codec stands on, or an error that names the extra which brings it."""
     try:
-        return importlib.import_module(module)
-    except ImportError as error:
+        return load(module)
+    except Exception as error:  # missing, or there and broken, in whatever way
         raise CodecUnavailableError(codec_id, extra) from error
 
 

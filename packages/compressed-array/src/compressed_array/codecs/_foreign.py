@@ -14,16 +14,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from compressed_array import _kernels
+
 
 def _library(module: str) -> ctypes.CDLL | None:
     """The shared library behind an extension module, if it is one and can be loaded."""
-    spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
-        return None
-    try:
-        return ctypes.CDLL(spec.origin)
-    except OSError:
-        return None
+    with _kernels.lock:  # importing the package around the module, and loading, are not to be cut off by a fork
+        try:
+            spec = importlib.util.find_spec(module)
+            if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+                return None
+            return ctypes.CDLL(spec.origin)
+        except (ImportError, OSError):
+            return None
 
 
 def _address(function: Any) -> int:
@@ -52,6 +55,9 @@ def lz4_block() -> LZ4Functions | None:
         return None
 
 
+OUT_OF_MEMORY = 2**64 - 64  # -ZSTD_error_memory_allocation, as a size_t
+
+
 class ZstdFunctions:
     """The part of zstd's interface that batches need."""
 
@@ -69,6 +75,17 @@ class ZstdFunctions:
         self.compress = _address(library.ZSTD_compress2)
         self.decompress = _address(library.ZSTD_decompressDCtx)
         self.frame_size = _address(library.ZSTD_findFrameCompressedSize)
+        self.content_size = _address(library.ZSTD_getFrameContentSize)
+        self._is_error = _typed(library.ZSTD_isError, ctypes.c_uint, size)
+        self._error_name = _typed(library.ZSTD_getErrorName, ctypes.c_char_p, size)
+
+    def check(self, result: int, doing: str) -> None:
+        """Raise if what a function of zstd's returned, or the int64 of the same bits, is an error."""
+        code = result % 2**64
+        if self._is_error(code):
+            reason = self._error_name(code).decode("ascii", "replace")
+            # Its own checks have let the level, the dictionary and the sizes pass, so this is no wrong argument.
+            raise (MemoryError if code == OUT_OF_MEMORY else RuntimeError)(f"zstd failed {doing}: {reason}")
 
 
 def _typed(function: Any, result: Any, *arguments: Any) -> Any:
@@ -100,19 +117,23 @@ class ZstdContexts(threading.local):
     def compressor(self) -> int:
         if self._compressor is None:
             f = self._functions
-            self._compressor = made = _Owned(f.create_compressor(), f.free_compressor)
-            f.set_parameter(made.address, f.COMPRESSION_LEVEL, self._level)
+            made = _Owned(f.create_compressor(), f.free_compressor)
+            f.check(f.set_parameter(made.address, f.COMPRESSION_LEVEL, self._level), "to set the level")
             if self._dictionary is not None:
-                f.load_for_compressor(made.address, self._dictionary, len(self._dictionary))
+                loaded = f.load_for_compressor(made.address, self._dictionary, len(self._dictionary))
+                f.check(loaded, "to load the dictionary")
+            self._compressor = made
         return self._compressor.address
 
     @property
     def decompressor(self) -> int:
         if self._decompressor is None:
             f = self._functions
-            self._decompressor = made = _Owned(f.create_decompressor(), f.free_decompressor)
+            made = _Owned(f.create_decompressor(), f.free_decompressor)
             if self._dictionary is not None:
-                f.load_for_decompressor(made.address, self._dictionary, len(self._dictionary))
+                loaded = f.load_for_decompressor(made.address, self._dictionary, len(self._dictionary))
+                f.check(loaded, "to load the dictionary")
+            self._decompressor = made
         return self._decompressor.address
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from compressed_array._native import Word, call_pair, call_sizes, jit
+import numpy as np
+
+from compressed_array._native import Word, call_pair, call_sizes, jit, load32
+
+TOO_LITTLE_ROOM = -70  # ZSTD_error_dstSize_tooSmall: zstd returns its errors as a size_t close to its maximum
+MAGIC, SMALLEST_FRAME = 0xFD2FB528, 6
 
 
-@jit("void(int64, int64, int64, int64, int64, int64, int64, int64[::1], int64[::1])")
+@jit("int64(int64, int64, int64, int64, int64, int64, int64, int64[::1], int64[::1])")
 def encode_rows(
     compress: Word,
     context: Word,
@@ -18,27 +23,31 @@ def encode_rows(
     target: Word,
     offsets: Any,
     sizes: Any,
-) -> None:
+) -> Word:
     """Encode rows of `nbytes` at `records`, one behind the other into `target + low * nbytes` and on.
 
-    `sizes[i] == nbytes` says that the payload did not stay below it, and that nothing was kept of it.
+    `sizes[i] == nbytes` says that the payload did not stay below it, and that nothing was kept of it. Returns what
+    zstd returned for an error other than that, or 0.
     """
     at = low * nbytes
     for i in range(low, high):
         offsets[i] = at
-        # An error, such as too little room, is a size_t close to its maximum, and so negative here.
         size = call_sizes(compress, context, target + at, nbytes, records + i * nbytes, nbytes)
+        if size < 0 and size != TOO_LITTLE_ROOM:
+            return size
         if 0 < size < nbytes:
             sizes[i] = size
             at += size
         else:
             sizes[i] = nbytes
+    return 0
 
 
-@jit("int64(int64, int64, int64, int64[::1], int64[::1], int64, int64, int64, int64)")
+@jit("int64(int64, int64, int64, int64, int64[::1], int64[::1], int64, int64, int64, int64)")
 def decode_rows(
     decompress: Word,
     frame_size: Word,
+    content_size: Word,
     context: Word,
     addresses: Any,
     sizes: Any,
@@ -49,7 +58,11 @@ def decode_rows(
 ) -> Word:
     """Decode payload i to row i of `target`; return the first row whose payload is corrupt, or -1."""
     for i in range(low, high):
+        if sizes[i] < SMALLEST_FRAME or np.int64(load32(addresses[i])) != MAGIC:
+            return i
         if call_pair(frame_size, addresses[i], sizes[i]) != sizes[i]:
+            return i
+        if call_pair(content_size, addresses[i], sizes[i]) != nbytes:
             return i
         if call_sizes(decompress, context, target + i * nbytes, nbytes, addresses[i], sizes[i]) != nbytes:
             return i

@@ -5,12 +5,16 @@ from __future__ import annotations
 import zlib
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
 from compressed_array.codecs._common import check_claim, checked_level
 from compressed_array.errors import CorruptPayloadError
 
 GZIP_CONTAINER = 31  # window bits of zlib's API that ask for a gzip header and trailer
 MOST_EXPANSION = 1032  # deflate's best: 258 bytes for two bits
+LARGEST_RECORD = 2**32 - 1  # the trailer counts bytes modulo 2**32, and it is what a payload is checked by
 
 
 class Gzip(Codec):
@@ -23,10 +27,18 @@ class Gzip(Codec):
         self.level = checked_level(self.codec_id, level, range(10))
 
     def encode(self, buf: Buffer) -> Buffer:
-        return zlib.compress(as_bytes_view(buf).data, self.level, GZIP_CONTAINER)
+        return zlib.compress(gzip_record(buf).data, self.level, GZIP_CONTAINER)
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
         return inflate(zlib, buf, out)
+
+
+def gzip_record(buf: Buffer) -> npt.NDArray[np.uint8]:
+    """The bytes of `buf`, if a gzip trailer can say how many they are."""
+    data = as_bytes_view(buf)
+    if data.size > LARGEST_RECORD:
+        raise ValueError(f"a gzip payload holds up to {LARGEST_RECORD} bytes, not {data.size}")
+    return data
 
 
 def inflate(library: Any, buf: Buffer, out: Buffer | None) -> Buffer:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from compressed_array.abc import Buffer, Codec, as_bytes_view
+from compressed_array.abc import Buffer, Codec
 from compressed_array.codecs._common import checked_level, require
-from compressed_array.codecs.gzip import GZIP_CONTAINER, inflate
+from compressed_array.codecs.gzip import GZIP_CONTAINER, gzip_record, inflate
 
 
 class Igzip(Codec):
@@ -22,7 +22,7 @@ class Igzip(Codec):
     def encode(self, buf: Buffer) -> Buffer:
         from isal import isal_zlib
 
-        return isal_zlib.compress(as_bytes_view(buf), self.level, GZIP_CONTAINER)
+        return isal_zlib.compress(gzip_record(buf), self.level, GZIP_CONTAINER)
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
         from isal import isal_zlib

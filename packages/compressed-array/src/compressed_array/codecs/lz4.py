@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
-from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array._kernels import native
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import Payloads
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
@@ -16,6 +15,7 @@ from compressed_array.codecs import _foreign
 from compressed_array.codecs._common import check_claim, checked_level, require
 from compressed_array.errors import CorruptPayloadError
 
+KERNELS = "codecs._lz4_kernels"
 MOST_EXPANSION = 255  # a byte of payload lengthens a match by at most this
 LARGEST_RECORD = 0x7E000000  # the library counts bytes in an int
 LOWEST_LEVEL = -65537  # the library's strongest acceleration
@@ -39,6 +39,8 @@ class LZ4Block(Codec):
         import lz4.block
 
         data = as_bytes_view(buf)
+        if data.size > LARGEST_RECORD:
+            raise ValueError(f"codec 'lz4-block' takes records of up to {LARGEST_RECORD} bytes, not {data.size}")
         payload: bytes
         if self.level < 0:
             payload = lz4.block.compress(data, mode="fast", acceleration=-self.level)
@@ -62,8 +64,10 @@ class LZ4Block(Codec):
 
     def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
         rows, nbytes = records.shape
-        kernels, functions = _kernels(), _foreign.lz4_block()
-        if kernels is None or functions is None or self.level > 0 or nbytes > LARGEST_RECORD:
+        if nbytes > LARGEST_RECORD:
+            return Payloads.none_shrinks(rows, nbytes)
+        kernels, functions = native(KERNELS), _foreign.lz4_block()
+        if kernels is None or functions is None or self.level > 0:
             return super().encode_batch(records)
         start, compress = functions.start, functions.compress
         acceleration = max(-self.level, 1)
@@ -77,7 +81,7 @@ class LZ4Block(Codec):
         return Payloads.in_one_buffer(scratch, offsets, sizes)
 
     def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
-        kernels = _kernels()
+        kernels = native(KERNELS)
         if kernels is None:
             return super().decode_batch(payloads, out)
         functions, nbytes = _foreign.lz4_block(), out.shape[1]
@@ -131,12 +135,3 @@ def _content_size(frame: npt.NDArray[np.uint8]) -> int:
     if len(header) < 7 or not header.startswith(FRAME_MAGIC):
         raise CorruptPayloadError("not an LZ4 frame")
     return int.from_bytes(header[6:14], "little") if header[4] & HAS_CONTENT_SIZE else 0
-
-
-@cache
-def _kernels() -> ModuleType | None:
-    try:
-        from compressed_array.codecs import _lz4_kernels
-    except ImportError:  # no numba, or one that does not work with this numpy
-        return None
-    return _lz4_kernels

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array._kernels import load, native
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import Payloads
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
 from compressed_array.codecs import _rle_formula as formula
-from compressed_array.codecs._common import check_claim, require
-from compressed_array.errors import CorruptPayloadError
+from compressed_array.codecs._common import check_claim
+from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 
 ITEMSIZES = (1, 2, 4, 8)
 LARGEST_RECORD = 2**32 - 1  # a payload counts its tokens in 4 bytes
@@ -37,7 +37,8 @@ class RLE(Codec):
         return formula.HEADER + nbytes + -(-(nbytes // self.itemsize) // (formula.MOST_LITERALS + 1))
 
     def encode(self, buf: Buffer) -> Buffer:
-        data = _record(buf)
+        data = as_bytes_view(buf)
+        _check_size(data.size)
         whole = data.size // self.itemsize * self.itemsize
         if whole == 0:
             return bytes(formula.HEADER) + data.tobytes()
@@ -77,10 +78,11 @@ class RLEJit(RLE):
 
     def __init__(self, itemsize: int = 1) -> None:
         super().__init__(itemsize)
-        require("numba", self.codec_id, "numba")
+        if native("_native") is None:
+            raise CodecUnavailableError(self.codec_id, "numba") from _what_is_wrong("_native")
 
     def encode(self, buf: Buffer) -> Buffer:
-        data = _record(buf)
+        data = as_bytes_view(buf)
         # One more than the bound, since a payload counts as given up when it reaches the limit.
         payloads = self._encode_rows(data.reshape(1, -1), self.max_encoded_size(data.size) + 1)
         return payloads[0].tobytes()
@@ -88,9 +90,8 @@ class RLEJit(RLE):
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
         data = as_bytes_view(buf)
         payloads = Payloads.in_one_buffer(data, [0], [data.size])
-        kernels = _kernels()
         if out is None:
-            size = kernels.decoded_size(data.ctypes.data, data.size, self.itemsize)
+            size = _kernels("decode").decoded_size(data.ctypes.data, data.size, self.itemsize)
             if size < 0:
                 raise CorruptPayloadError("run-length payload is not one an encoder writes")
             decoded = np.empty(size, np.uint8)
@@ -103,7 +104,8 @@ class RLEJit(RLE):
         return self._encode_rows(records, max(records.shape[1], 1))
 
     def _encode_rows(self, records: npt.NDArray[np.uint8], limit: int) -> Payloads:
-        kernels, rows = _kernels(), len(records)
+        _check_size(records.shape[1])
+        kernels, rows = _kernels("encode"), len(records)
         scratch = np.empty(rows * limit, np.uint8)
         offsets, sizes = np.empty(rows, np.int64), np.empty(rows, np.int64)
         source, target = records.ctypes.data, scratch.ctypes.data
@@ -115,7 +117,7 @@ class RLEJit(RLE):
         return Payloads.in_one_buffer(scratch, offsets, sizes)
 
     def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
-        kernels, addresses, target = _kernels(), payloads.addresses(), out.ctypes.data
+        kernels, addresses, target = _kernels("decode"), payloads.addresses(), out.ctypes.data
 
         def work(low: int, high: int) -> None:
             bad = kernels.decode_rows(addresses, payloads.size, self.itemsize, target, out.shape[1], low, high)
@@ -125,14 +127,22 @@ class RLEJit(RLE):
         over_rows(work, len(out), out.nbytes)
 
 
-def _record(buf: Buffer) -> npt.NDArray[np.uint8]:
-    data = as_bytes_view(buf)
-    if data.size > LARGEST_RECORD:
-        raise ValueError(f"run-length coding takes records of up to {LARGEST_RECORD} bytes, not {data.size}")
-    return data
+def _check_size(nbytes: int) -> None:
+    if nbytes > LARGEST_RECORD:
+        raise ValueError(f"run-length coding takes records of up to {LARGEST_RECORD} bytes, not {nbytes}")
 
 
-def _kernels() -> ModuleType:
-    from compressed_array.codecs import _rle_kernels
+def _kernels(what: str) -> Any:
+    module = f"codecs._rle_{what}"
+    kernels = native(module)
+    if kernels is None:
+        raise CodecUnavailableError(RLEJit.codec_id, "numba") from _what_is_wrong(module)
+    return kernels
 
-    return _rle_kernels
+
+def _what_is_wrong(module: str) -> Exception | None:
+    try:
+        load(f"compressed_array.{module}")
+    except Exception as error:
+        return error
+    return None

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import operator
 import threading
 from collections.abc import Iterable
-from functools import cache
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array._kernels import native
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import Payloads
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
+from compressed_array.codecs import _foreign
 from compressed_array.codecs._common import check_claim, checked_level, require
 from compressed_array.errors import CorruptPayloadError
 
-if TYPE_CHECKING:
-    from compressed_array.codecs._foreign import ZstdContexts, ZstdFunctions
-
 MOST_EXPANSION = 128 * 1024 // 4  # a block of 4 bytes repeats one byte 128 KiB times
-DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
+FRAME_MAGIC, DICTIONARY_MAGIC = b"\x28\xb5\x2f\xfd", b"\x37\xa4\x30\xec"
 DEFAULT_LEVEL = -3
 FEWEST_SAMPLES, SHORTEST_SAMPLE = 16, 8
 SMALLEST_DICTIONARY = 256
@@ -46,7 +42,9 @@ class Zstd(Codec):
         self._library = require("zstandard", self.codec_id, "zstd")
         # zstandard's compressors and decompressors must not be shared by threads.
         self._of_thread = threading.local()
-        self._contexts: ZstdContexts | None = None
+        self._contexts: _foreign.ZstdContexts | None = None
+        if self._dictionary is not None:
+            self._try_dictionary()
 
     @classmethod
     def train(
@@ -86,6 +84,8 @@ class Zstd(Codec):
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
         data = as_bytes_view(buf)
         wanted = None if out is None else writable_bytes_view(out).size
+        if not data[:4].tobytes() == FRAME_MAGIC:
+            raise CorruptPayloadError("not a zstd frame")
         try:
             claimed = self._library.get_frame_parameters(data).content_size
             check_claim(claimed, MOST_EXPANSION * data.size, wanted)
@@ -106,9 +106,9 @@ class Zstd(Codec):
         source, target = records.ctypes.data, scratch.ctypes.data
 
         def work(low: int, high: int) -> None:
-            kernels.encode_rows(
-                functions.compress, contexts.compressor, source, nbytes, low, high, target, offsets, sizes
-            )
+            context = contexts.compressor
+            error = kernels.encode_rows(functions.compress, context, source, nbytes, low, high, target, offsets, sizes)
+            functions.check(error, "to compress")
 
         over_rows(work, rows, records.nbytes)
         return Payloads.in_one_buffer(scratch, offsets, sizes)
@@ -119,18 +119,25 @@ class Zstd(Codec):
             return super().decode_batch(payloads, out)
         kernels, functions, contexts = native
         addresses, sizes, target, nbytes = payloads.addresses(), payloads.size, out.ctypes.data, out.shape[1]
-        decompress, frame_size = functions.decompress, functions.frame_size
+        calls = functions.decompress, functions.frame_size, functions.content_size
 
         def work(low: int, high: int) -> None:
             context = contexts.decompressor
-            bad = kernels.decode_rows(decompress, frame_size, context, addresses, sizes, target, nbytes, low, high)
+            bad = kernels.decode_rows(*calls, context, addresses, sizes, target, nbytes, low, high)
             if bad >= 0:
                 raise CorruptPayloadError(f"zstd frame {bad} does not decode to {nbytes} bytes")
 
         return over_rows(work, len(out), out.nbytes)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).from_config, (self.get_config(),)
+    def _try_dictionary(self) -> None:
+        """Refuse a dictionary that zstd cannot use now, not at the first write or, worse, the first read."""
+        probe = DICTIONARY_MAGIC * 16
+        try:
+            works = self.decode(self.encode(probe)) == probe
+        except (self._library.ZstdError, ValueError) as error:
+            raise ValueError(f"dictionary is broken: {error}") from error
+        if not works:
+            raise ValueError("dictionary is broken: what is compressed with it does not come back")
 
     def _compressor(self) -> Any:
         try:
@@ -150,13 +157,11 @@ class Zstd(Codec):
     def _dict_data(self) -> Any:
         return None if self._dictionary is None else self._library.ZstdCompressionDict(self._dictionary)
 
-    def _native(self) -> tuple[ModuleType, ZstdFunctions, ZstdContexts] | None:
+    def _native(self) -> tuple[Any, _foreign.ZstdFunctions, _foreign.ZstdContexts] | None:
         """What a batch needs to go through zstd's own functions, where numba is and the library shows them."""
-        kernels = _kernels()
+        kernels = native("codecs._zstd_kernels")
         if kernels is None:
             return None
-        from compressed_array.codecs import _foreign
-
         functions = _foreign.zstd()
         if functions is None:
             return None
@@ -169,18 +174,12 @@ def _dictionary_bytes(dictionary: bytes | str) -> bytes:
     if isinstance(dictionary, str):
         try:
             dictionary = base64.b64decode(dictionary, validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise ValueError(f"dictionary is not base64 text: {error}") from error
+    if not isinstance(dictionary, (bytes, bytearray, memoryview)):
+        raise TypeError(f"dictionary is not bytes or base64 text, but {dictionary!r}")
+    dictionary = bytes(dictionary)
     # Without the magic and the id behind it, a frame could not tell a wrong dictionary from the right one.
     if not dictionary.startswith(DICTIONARY_MAGIC) or dictionary[4:8] == bytes(4):
         raise ValueError("dictionary is not one that zstd trained; make one with Zstd.train(samples)")
-    return bytes(dictionary)
-
-
-@cache
-def _kernels() -> ModuleType | None:
-    try:
-        from compressed_array.codecs import _zstd_kernels
-    except ImportError:  # no numba, or one that does not work with this numpy
-        return None
-    return _zstd_kernels
+    return dictionary

@@ -1,7 +1,7 @@
 """Run-length coding as machine code: byte for byte the payloads of `_rle_formula`, for the rows of a batch.
 
 The kernels work on 8 bytes at a time whatever the itemsize, since a run is the same bytes over and over: comparing
-memory with itself one item further on finds where a run ends, and one 8-byte pattern fills it.
+memory with itself one item further on finds where a run ends.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from compressed_array._native import (
 from compressed_array.codecs._rle_formula import ESCAPE, HEADER, LONGEST_RUN, MOST_LITERALS
 
 EACH_BYTE = np.uint64(0x0101010101010101)
-LOW_HALVES = np.uint64(0x0F0F0F0F0F0F0F0F)
 HIGH_BITS = np.uint64(0x8080808080808080)
-WIDE = 32  # copies and fills go this far past the wanted end, where that is still inside the row
+SLACK = 32  # what is gathered is stored 8 bytes at a time, past the wanted end
 
 
 @helper
@@ -40,24 +39,6 @@ def _load(address: Word, itemsize: Word) -> Any:
     if itemsize == 4:
         return load32(address)
     return load64(address)
-
-
-@helper
-def _pattern(address: Word, itemsize: Word) -> Any:
-    """The item at `address`, repeated to fill 8 bytes."""
-    if itemsize == 1:
-        return load8(address) * EACH_BYTE
-    if itemsize == 2:
-        return load16(address) * np.uint64(0x0001000100010001)
-    if itemsize == 4:
-        return load32(address) * np.uint64(0x0000000100000001)
-    return load64(address)
-
-
-@helper
-def _sum_of_bytes(lanes: Any) -> Any:
-    """The sum of the 8 bytes of a uint64, if it stays below 256."""
-    return np.int64((lanes * EACH_BYTE) >> np.uint64(56))
 
 
 @helper
@@ -119,7 +100,7 @@ def _end_of_run(at: Word, end: Word, itemsize: Word) -> Word:
 def _encode_row(source: Word, nbytes: Word, itemsize: Word, target: Word, limit: Word, scratch: Word) -> Word:
     """Write the payload to `target` and return its size; or return `limit` as soon as it is sure to reach that.
 
-    Tokens, extras and values are gathered in `scratch`, three times `nbytes + WIDE` bytes: where each begins in the
+    Tokens, extras and values are gathered in `scratch`, three times `nbytes + SLACK` bytes: where each begins in the
     payload is not known until all are found.
     """
     shift = 0  # division by a number that is not known when this is compiled would take most of the time
@@ -128,8 +109,8 @@ def _encode_row(source: Word, nbytes: Word, itemsize: Word, target: Word, limit:
     tail = nbytes & (itemsize - 1)
     end = source + nbytes - tail
     values = scratch
-    tokens = first_token = scratch + nbytes + WIDE
-    extras = first_extra = first_token + nbytes + WIDE
+    tokens = first_token = scratch + nbytes + SLACK
+    extras = first_extra = first_token + nbytes + SLACK
     at, size = source, HEADER + tail
     while at < end and size < limit:
         run = _copy_literals(at, end, itemsize, values)
@@ -192,7 +173,7 @@ def encode_rows(
 
     `sizes[i] == limit` says that the payload did not stay below it, and that nothing was kept of it.
     """
-    scratch = np.empty(3 * (nbytes + WIDE), np.uint8)
+    scratch = np.empty(3 * (nbytes + SLACK), np.uint8)
     address = np.int64(scratch.ctypes.data)
     at = low * limit
     for i in range(low, high):
@@ -200,104 +181,3 @@ def encode_rows(
         sizes[i] = _encode_row(records + i * nbytes, nbytes, itemsize, target + at, limit, address)
         if sizes[i] < limit:
             at += sizes[i]
-
-
-@helper
-def _decoded_size(source: Word, size: Word, itemsize: Word) -> Any:
-    """(bytes it decodes to, tokens, extras, tail bytes) of a payload; bytes are -1 if no encoder wrote it."""
-    if size < HEADER:
-        return -1, 0, 0, 0
-    tokens = np.int64(load32(source))
-    if tokens > size - HEADER:
-        return -1, 0, 0, 0
-    at = source + HEADER
-    end = at + tokens
-    literals = lengths = extras = np.int64(0)
-    while at + 8 <= end:
-        eight = load64(at)
-        repeats = eight & LOW_HALVES
-        literals += _sum_of_bytes((eight >> np.uint64(4)) & LOW_HALVES)
-        lengths += _sum_of_bytes(repeats)
-        extras += _sum_of_bytes(((repeats + EACH_BYTE) >> np.uint64(4)) & EACH_BYTE)  # 15 alone carries over
-        at += 8
-    while at < end:
-        token = np.int64(load8(at))
-        literals += token >> 4
-        lengths += token & ESCAPE
-        extras += (token & ESCAPE) == ESCAPE
-        at += 1
-    tail = size - HEADER - tokens - extras - (literals + tokens) * itemsize
-    if tail < 0 or tail >= itemsize:
-        return -1, 0, 0, 0
-    for i in range(extras):
-        lengths += np.int64(load8(end + i))
-    return (literals + lengths + tokens) * itemsize + tail, tokens, extras, tail
-
-
-@helper
-def _decode_row(source: Word, size: Word, itemsize: Word, target: Word, nbytes: Word) -> Word:
-    decoded, tokens, extras, tail = _decoded_size(source, size, itemsize)
-    if decoded != nbytes:
-        return False
-    token_at = source + HEADER
-    last_token = token_at + tokens
-    extra_at = last_token
-    value_at = extra_at + extras
-    # The sizes are known to be right by now: what is left to watch is what reaches past a wanted end.
-    read_end, write_end = source + size - WIDE, target + nbytes - WIDE
-    while token_at < last_token:
-        token = np.int64(load8(token_at))
-        token_at += 1
-        literals = (token >> 4) * itemsize
-        run = (token & ESCAPE) + 1
-        # No branch: whether a run is long cannot be foretold. A value follows, so the byte that is read is there.
-        escaped = run >> 4
-        run = (run + np.int64(load8(extra_at)) * escaped) * itemsize
-        extra_at += escaped
-        if value_at + literals <= read_end and target + literals + run <= write_end:
-            store64(target, load64(value_at))
-            store64(target + 8, load64(value_at + 8))
-            copied = 16
-            while copied < literals:
-                store64(target + copied, load64(value_at + copied))
-                store64(target + copied + 8, load64(value_at + copied + 8))
-                copied += 16
-            target += literals
-            value_at += literals
-            pattern = _pattern(value_at, itemsize)
-            filled = 0
-            while True:
-                store64(target + filled, pattern)
-                store64(target + filled + 8, pattern)
-                store64(target + filled + 16, pattern)
-                store64(target + filled + 24, pattern)
-                filled += 32
-                if filled >= run:
-                    break
-        else:
-            for k in range(literals):
-                store8(target + k, load8(value_at + k))
-            target += literals
-            value_at += literals
-            for k in range(run):
-                store8(target + k, load8(value_at + (k & (itemsize - 1))))
-        target += run
-        value_at += itemsize
-    for k in range(tail):
-        store8(target + k, load8(value_at + k))
-    return True
-
-
-@jit("int64(int64[::1], int64[::1], int64, int64, int64, int64, int64)")
-def decode_rows(addresses: Any, sizes: Any, itemsize: Word, target: Word, nbytes: Word, low: Word, high: Word) -> Word:
-    """Decode payload i to row i of `target`; return the first row whose payload is corrupt, or -1."""
-    for i in range(low, high):
-        if not _decode_row(addresses[i], sizes[i], itemsize, target + i * nbytes, nbytes):
-            return i
-    return -1
-
-
-@jit("int64(int64, int64, int64)")
-def decoded_size(source: Word, size: Word, itemsize: Word) -> Word:
-    """How many bytes a payload decodes to, or -1 if it is corrupt."""
-    return _decoded_size(source, size, itemsize)[0]

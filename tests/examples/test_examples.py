@@ -1,0 +1,36 @@
+"""The examples and the code in the documents run, and what they claim of themselves holds."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != "demo.py")  # it needs Atari
+DOCUMENTS = [ROOT / "README.md", ROOT / "packages/compressed-array/README.md"]
+
+
+def run(folder: Path, *arguments: str) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_there_are_examples() -> None:
+    assert EXAMPLES
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_runs(path: Path, tmp_path: Path) -> None:
+    run(tmp_path, str(path))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.parent.name)
+def test_the_code_in_a_document_runs(path: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        run(tmp_path, "-c", block)
