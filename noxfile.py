@@ -110,7 +110,9 @@ def build(session: nox.Session) -> None:
     links: list[str] = []
     for package, round_trip in ROUND_TRIPS.items():
         made = dist / Path(package).name
-        session.run("python", "-m", "build", "--outdir", str(made), package)
+        # The environment that it builds in is its own, so that a constraint reaches it this way only.
+        constraint = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
+        session.run("python", "-m", "build", "--outdir", str(made), package, env=constraint)
         links += ["--find-links", str(made)]
         for archive in sorted(made.glob("*")):
             session.log(f"using {archive.name} in a clean environment")

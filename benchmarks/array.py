@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,11 +27,14 @@ import zstandard
 
 import compressed_array as ca
 from benchmarks._atari import record
+from compressed_array._parallel import thread_count
 
 ITEMS, BATCH, ROUNDS, IMPORTS = 10_000, 256, 21, 7
 READ_TARGETS = {"zstd-3": 0.6, "lz4-block/0": 0.6, "rle-jit": 0.25, "none": 1.3}
 CODECS = ("zstd-3", "lz4-block/0", "rle-jit", "none", "zstd1", "lz4-frame/0", "igzip1", "gzip6")
 WRITE_TARGETS = dict.fromkeys((codec for codec in CODECS if codec != "none"), 1.0)
+WHO = ("array", "loop", "one thread")
+THREADS = "COMPRESSED_ARRAY_THREADS"
 LAZY = ("torch", "numba", "zstandard", "lz4", "isal", "numcodecs")
 
 
@@ -113,23 +117,39 @@ def verdict(value: float, target: float | None, unit: str = "x") -> str:
     return f"<= {target:.2f}{unit}  {'met' if value <= target else 'MISSED'}"
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    before = os.environ.get(THREADS)
+    os.environ[THREADS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[THREADS]
+        if before is not None:
+            os.environ[THREADS] = before
+
+
 def in_turns(title: str, contest: Contest, arrays: dict[str, ca.CompressedArray], rivals: dict[str, Rival]) -> None:
-    """Time what `contest` gives for each codec, array and rival in turns, and print the medians."""
-    times: dict[tuple[str, bool], list[float]] = {(codec, ours): [] for codec in arrays for ours in (True, False)}
+    """Time what `contest` gives for each codec, the array (also on one thread) and its rival in turns."""
+    times: dict[tuple[str, str], list[float]] = {(codec, who): [] for codec in arrays for who in WHO}
     for turn in range(ROUNDS + 1):
         for codec in arrays:
-            work = contest(turn, arrays[codec], rivals[codec])
+            work = contest(2 * turn, arrays[codec], rivals[codec])
             # Whoever comes second finds the caches warm, so they take turns at that too.
             for ours in (True, False) if turn % 2 else (False, True):
-                times[codec, ours].append(seconds(work[ours]))
+                times[codec, "array" if ours else "loop"].append(seconds(work[ours]))
+            # Other items: to write the same again would leave garbage such as no ring does.
+            work = contest(2 * turn + 1, arrays[codec], rivals[codec])
+            with one_thread():
+                times[codec, "one thread"].append(seconds(work[True]))
 
     print(f"\n{title}: medians of {ROUNDS} rounds")
-    print(f"{'codec':14}{'array ms':>10}{'loop ms':>10}{'ratio':>9}   target")
+    print(f"{'codec':14}{'array ms':>10}{'loop ms':>10}{'ratio':>9}{'one thread':>12}   target")
     for codec in arrays:
         # The first round compiles and warms up.
-        ours, theirs = (statistics.median(times[codec, who][1:]) for who in (True, False))
+        ours, alone, theirs = (statistics.median(times[codec, who][1:]) for who in ("array", "one thread", "loop"))
         target = READ_TARGETS.get(codec) if title.startswith("read") else WRITE_TARGETS.get(codec)
-        line = f"{codec:14}{ours * 1e3:10.2f}{theirs * 1e3:10.2f}{ours / theirs:8.2f}x   "
+        line = f"{codec:14}{ours * 1e3:10.2f}{theirs * 1e3:10.2f}{ours / theirs:8.2f}x{alone / theirs:11.2f}x   "
         print((line + verdict(ours / theirs, target)).rstrip())
 
 
@@ -156,6 +176,7 @@ def batches(items: np.ndarray, arrays: dict[str, ca.CompressedArray], rivals: di
     in_turns(f"write {BATCH} items in a ring's order, a[which] = batch", write_in_order, arrays, rivals)
     in_turns(f"write {BATCH} random items, a[which] = batch", write_anywhere, arrays, rivals)
     print("loop: the library's own call for each item, and np.stack; for none: plain numpy")
+    print("one thread: the ratio with COMPRESSED_ARRAY_THREADS=1; on a busy machine the other is no better")
 
 
 def held(items: np.ndarray, payloads: dict[str, int]) -> None:
@@ -189,7 +210,8 @@ def import_time() -> None:
 
 
 def main() -> None:
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {ITEMS} observations of MsPacman", flush=True)
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {thread_count()} threads for a large batch")
+    print(f"{ITEMS} observations of MsPacman", flush=True)
     items = record(ITEMS)
     arrays = {codec: ca.compress(items, item_ndim=3, codec=codec) for codec in CODECS}
     rivals = {codec: Plain(items) if codec == "none" else Loop(codec, items) for codec in CODECS}

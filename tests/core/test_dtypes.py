@@ -32,10 +32,22 @@ from compressed_array import CodecUnavailableError, find_buffer_dtypes, find_sma
         (255.0, False, "u1"),
         (1e39, False, "f8"),
         (np.uint8(200), False, "u1"),
+        (np.int8(-128), True, "i2"),
+        (np.int64(-(2**63)), True, "f4"),
+        (2**63 + 2**40, True, "f4"),
+        (2**63 + 2**12, True, "f8"),
     ],
 )
 def test_smallest(max_value: float, signed: bool, expected: str) -> None:
     assert find_smallest_dtype(max_value, signed) == np.dtype(expected)
+
+
+def test_smallest_holds_it_exactly() -> None:
+    """A whole number that no dtype has is an error, not the number next to it."""
+    with pytest.raises(ValueError, match="no dtype holds"):
+        find_smallest_dtype(2**63 + 1, signed=True)
+    with pytest.raises(ValueError, match="no dtype holds"):
+        find_smallest_dtype(2**64 + 1)
 
 
 def test_smallest_fallback() -> None:
@@ -112,7 +124,8 @@ for name in ("rle-jit", "zstd-3", "lz4-block"):
 def test_jit_method_is_warmed_up(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     monkeypatch.setattr("compressed_array.dtypes.init_jit", lambda **kw: calls.append(kw))
-    find_buffer_dtypes((8,), compression_method="zstd-3")
+    for other in ("zstd-3", "theirs-jit", "rle"):
+        find_buffer_dtypes((8,), compression_method=other)
     assert not calls
     find_buffer_dtypes((8,), compression_method="rle-jit")
     assert len(calls) == 1

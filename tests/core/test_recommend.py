@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compressed_array import UnsupportedDtypeError, get_codec, recommend
+from compressed_array import CompressedArray, UnsupportedDtypeError, _recommend, compress, get_codec, recommend
 from compressed_array._recommend import Measurement, Recommendation, choose
 from compressed_array.codecs.none import Raw
 
@@ -79,3 +79,32 @@ def test_score_weighs_time() -> None:
     plain_read = 1.25e-6
     assert Measurement("b", "b", 1000, 50.0, 0, 2 * plain_read).score < one.score
     assert Measurement("b", "b", 1000, 50.0, 0, 4 * plain_read).score > one.score
+
+
+def test_compressed_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compressed array is measured by its items, a bounded number of them, and not by its table."""
+    monkeypatch.setattr(_recommend, "SAMPLE_BYTES", 20 * 5000)
+    read = []
+    original = CompressedArray.__getitem__
+
+    def getitem(self: CompressedArray, key: object) -> object:
+        result = original(self, key)
+        if type(result) is np.ndarray:
+            read.append(result.nbytes)
+        return result
+
+    for plain in (frames(400).reshape(400, -1)[:, :5000], noise(400)):
+        array = compress(plain, item_ndim=1, codec="gzip")
+        with monkeypatch.context() as patch:
+            patch.setattr(CompressedArray, "__getitem__", getitem)
+            ours = recommend(array, ["none", "gzip"]).measurements
+        theirs = recommend(plain, ["none", "gzip"]).measurements
+        assert [(m.nbytes, m.stored_bytes) for m in ours] == [(m.nbytes, m.stored_bytes) for m in theirs]
+    assert sum(read) <= 2 * 20 * 5000 + 2 * 5000
+
+
+def test_ratio_means_what_it_means_for_an_array() -> None:
+    """How many times smaller."""
+    (measured,) = recommend(frames(), ["gzip"]).measurements
+    assert measured.ratio == measured.nbytes / measured.stored_bytes > 4
+    assert f"{measured.ratio:.1f}x" in str(recommend(frames(), ["gzip"]))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compressed_array import CodecLevelError, CodecUnavailableError, available_codecs, get_codec
+from compressed_array import CodecLevelError, CodecUnavailableError, available_codecs, compress, get_codec
 
 LIBRARIES = {
     "rle-jit": ("numba", "numba"),
@@ -83,3 +83,36 @@ def test_missing_library(codec_id: str, monkeypatch: pytest.MonkeyPatch) -> None
     info = available_codecs()[codec_id]
     assert (info.available, info.extra) == (False, extra)
     assert extra in str(info)
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [("gzip", "gzip"), ("igzip", "gzip"), ("rle", "rle"), ("rle-jit", "rle"), ("lz4-block", "lz4")]
+)
+def test_largest_record(name: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record whose size the format cannot say is refused; it would come back as another, or not at all."""
+    codec = make(name)
+    monkeypatch.setattr(f"compressed_array.codecs.{module}.LARGEST_RECORD", 999)
+    assert bytes(codec.decode(codec.encode(bytes(999)))) == bytes(999)
+    with pytest.raises(ValueError, match="up to 999 bytes, not 1000"):
+        codec.encode(bytes(1000))
+    records = np.zeros((20, 1000), np.uint8)
+    if name == "lz4-block":  # the library's limit, half of what an array takes: such records are stored as they are
+        assert (codec.encode_batch(records).size == 1000).all()
+    else:
+        with pytest.raises(ValueError, match="up to 999 bytes, not 1000"):
+            codec.encode_batch(records)
+
+
+def test_largest_records_are_what_the_formats_count() -> None:
+    from compressed_array.codecs import gzip, lz4, rle
+
+    assert gzip.LARGEST_RECORD == rle.LARGEST_RECORD == 2**32 - 1
+    assert lz4.LARGEST_RECORD == 0x7E000000
+
+
+def test_lz4_stores_what_is_too_large_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    make("lz4-block")
+    monkeypatch.setattr("compressed_array.codecs.lz4.LARGEST_RECORD", 999)
+    items = np.repeat(np.arange(20, dtype=np.uint8)[:, None], 1000, axis=1)
+    array = compress(items, item_ndim=1, codec="lz4-block")
+    assert (array[np.arange(20)] == items).all()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from children import round_trip_in_child
 
 from compressed_array import get_codec
 
@@ -51,13 +52,6 @@ def test_jit_without_a_place_for_its_cache(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(numba, "njit", njit)
     assert jit("int64(int64)")(lambda x: x + 1)(4) == 5
-
-
-def round_trip_in_child(name: str, seed: int) -> bool:
-    records = np.repeat(np.random.default_rng(seed).integers(0, 9, (40, 4000), np.uint8), 6, axis=1)
-    codec, out = get_codec(name), np.empty_like(records)
-    codec.decode_batch(codec.encode_batch(records), out)
-    return bool((out == records).all())
 
 
 # Python warns of forking with threads about, which is what is tested: kernels do not depend on what a thread held.

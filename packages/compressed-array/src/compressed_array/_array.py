@@ -28,6 +28,7 @@ from compressed_array._methods import ArrayMethods
 from compressed_array._store import RecordNumbers, Store
 from compressed_array._table import CELL, Table
 from compressed_array.errors import UnsupportedOperationError
+from compressed_array.registry import shorthand
 
 
 # numpy's type hints cannot know that every method is told anew.
@@ -172,7 +173,7 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
 
     def __repr__(self) -> str:
         return (
-            f"<CompressedArray {self.shape} {self.dtype}: items of {self.item_shape}, {self.codec!r}, "
+            f"<CompressedArray {self.shape} {self.dtype}: items of {self.item_shape}, {shorthand(self.codec)}, "
             f"{self.nbytes:,} bytes in {self.nbytes_stored:,}, ratio {self.ratio:.1f}>"
         )
 

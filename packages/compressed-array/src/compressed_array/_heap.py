@@ -15,6 +15,7 @@ import mmap
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array._memory import map_memory
 from compressed_array._payloads import Payloads
 
 OFFSET_BITS = 32
@@ -25,23 +26,6 @@ SMALLEST_SEGMENT, LARGEST_SEGMENT = 256 * 1024, 4 * 1024 * 1024
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 _NOTHING: Bytes = np.empty(0, np.uint8)
-
-
-def map_memory(nbytes: int) -> Bytes:
-    """Fresh zeroed memory straight from the system, which gets every page back when the array dies.
-
-    Private, so that a forked child's writes stay its own; in small pages, so that what is untouched costs nothing.
-    """
-    if hasattr(mmap, "MAP_PRIVATE"):
-        try:
-            memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except OSError as error:  # how a mapping says that there is no memory
-            raise MemoryError(f"no memory for a segment of {nbytes} bytes") from error
-        if hasattr(mmap, "MADV_NOHUGEPAGE"):
-            memory.madvise(mmap.MADV_NOHUGEPAGE)
-    else:
-        memory = mmap.mmap(-1, nbytes)
-    return np.frombuffer(memory, np.uint8)
 
 
 class HostHeap:
@@ -103,7 +87,7 @@ class HostHeap:
             return None
         live = int(self._live.sum())
         garbage = int(self._used.sum()) - live
-        if garbage <= live // 4 + 2 * self._segment_bytes():
+        if garbage <= live // 3 + 2 * self._segment_bytes():
             return None
         number = min(self._sparse, key=lambda number: int(self._live[number]))
         self._sparse.discard(number)

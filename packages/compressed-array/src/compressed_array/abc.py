@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array._memory import scratch
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import Payloads
 from compressed_array.errors import CorruptPayloadError, UnsupportedOperationError
@@ -130,19 +131,21 @@ def encode_each(codec: Any, records: npt.NDArray[np.uint8]) -> Payloads:
     """`encode_batch` for anything with numcodecs' `encode`."""
     count, row = len(records), records[0].nbytes if len(records) else 0
     # Each payload is copied out of the library's memory at once: hundreds of them alive together leave holes behind
-    # that no allocator gives back. Payload i goes to where record i would, which is always room enough.
-    scratch = np.empty(count * row, np.uint8)
-    size = np.full(count, row, np.int64)
+    # that no allocator gives back. Those of a range lie together, where its records would: room enough for them.
+    memory = scratch(count * row)
+    offset, size = np.arange(count) * row, np.full(count, row, np.int64)
 
     def work(low: int, high: int) -> None:
+        at = low * row
         for i in range(low, high):
             payload = as_bytes_view(codec.encode(records[i]))
             if payload.size < row:
-                scratch[i * row : i * row + payload.size] = payload
-                size[i] = payload.size
+                memory[at : at + payload.size] = payload
+                offset[i], size[i] = at, payload.size
+                at += payload.size
 
     over_rows(work, count, records.nbytes, threads=getattr(codec, "releases_gil", False))
-    return Payloads.in_one_buffer(scratch, np.arange(count) * row, size)
+    return Payloads.in_one_buffer(memory, offset, size)
 
 
 def decode_each(codec: Any, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:

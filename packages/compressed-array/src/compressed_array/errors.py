@@ -7,8 +7,11 @@ class UnknownCodecError(ValueError):
     """No codec of that name: not built in, not registered, not offered by an installed package."""
 
     def __init__(self, codec_id: str, known: list[str]) -> None:
-        self.codec_id = codec_id
+        self.codec_id, self.known = codec_id, known
         super().__init__(f"unknown codec {codec_id!r}; known: {', '.join(known)}")
+
+    def __reduce__(self) -> tuple[type[UnknownCodecError], tuple[str, list[str]]]:
+        return type(self), (self.codec_id, self.known)
 
 
 class CodecUnavailableError(ImportError):
@@ -17,8 +20,12 @@ class CodecUnavailableError(ImportError):
     def __init__(self, codec_id: str, extra: str) -> None:
         self.codec_id, self.extra = codec_id, extra
         super().__init__(
-            f"codec {codec_id!r} needs a library that is not installed: pip install 'compressed-array[{extra}]'"
+            f"codec {codec_id!r} needs a library that is not installed, or does not work: "
+            f"pip install 'compressed-array[{extra}]'"
         )
+
+    def __reduce__(self) -> tuple[type[CodecUnavailableError], tuple[str, str]]:
+        return type(self), (self.codec_id, self.extra)
 
 
 class CodecLevelError(ValueError):

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._kernels import native
+from compressed_array._memory import scratch
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import Payloads
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
@@ -71,14 +72,14 @@ class LZ4Block(Codec):
             return super().encode_batch(records)
         start, compress = functions.start, functions.compress
         acceleration = max(-self.level, 1)
-        scratch, offsets, sizes = np.empty(records.size, np.uint8), np.empty(rows, np.int64), np.empty(rows, np.int64)
-        source, target = records.ctypes.data, scratch.ctypes.data
+        memory, offsets, sizes = scratch(records.size), np.empty(rows, np.int64), np.empty(rows, np.int64)
+        source, target = records.ctypes.data, memory.ctypes.data
 
         def work(low: int, high: int) -> None:
             kernels.encode_rows(start, compress, acceleration, source, nbytes, low, high, target, offsets, sizes)
 
         over_rows(work, rows, records.nbytes)
-        return Payloads.in_one_buffer(scratch, offsets, sizes)
+        return Payloads.in_one_buffer(memory, offsets, sizes)
 
     def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
         kernels = native(KERNELS)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._kernels import load, native
+from compressed_array._memory import scratch
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import Payloads
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
@@ -106,15 +107,15 @@ class RLEJit(RLE):
     def _encode_rows(self, records: npt.NDArray[np.uint8], limit: int) -> Payloads:
         _check_size(records.shape[1])
         kernels, rows = _kernels("encode"), len(records)
-        scratch = np.empty(rows * limit, np.uint8)
+        memory = scratch(rows * limit)
         offsets, sizes = np.empty(rows, np.int64), np.empty(rows, np.int64)
-        source, target = records.ctypes.data, scratch.ctypes.data
+        source, target = records.ctypes.data, memory.ctypes.data
 
         def work(low: int, high: int) -> None:
             kernels.encode_rows(source, records.shape[1], self.itemsize, low, high, target, limit, offsets, sizes)
 
         over_rows(work, rows, records.nbytes)
-        return Payloads.in_one_buffer(scratch, offsets, sizes)
+        return Payloads.in_one_buffer(memory, offsets, sizes)
 
     def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
         kernels, addresses, target = _kernels("decode"), payloads.addresses(), out.ctypes.data

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._kernels import native
+from compressed_array._memory import scratch
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import Payloads
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
@@ -102,8 +103,8 @@ class Zstd(Codec):
         if native is None or nbytes == 0:
             return super().encode_batch(records)
         kernels, functions, contexts = native
-        scratch, offsets, sizes = np.empty(records.size, np.uint8), np.empty(rows, np.int64), np.empty(rows, np.int64)
-        source, target = records.ctypes.data, scratch.ctypes.data
+        memory, offsets, sizes = scratch(records.size), np.empty(rows, np.int64), np.empty(rows, np.int64)
+        source, target = records.ctypes.data, memory.ctypes.data
 
         def work(low: int, high: int) -> None:
             context = contexts.compressor
@@ -111,7 +112,7 @@ class Zstd(Codec):
             functions.check(error, "to compress")
 
         over_rows(work, rows, records.nbytes)
-        return Payloads.in_one_buffer(scratch, offsets, sizes)
+        return Payloads.in_one_buffer(memory, offsets, sizes)
 
     def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
         native = self._native()
