@@ -112,7 +112,7 @@ class SideBySide(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize(
-    ("examples", "steps"), [(25, 25), pytest.param(400, 60, marks=pytest.mark.slow)], ids=["short", "long"]
+    ("examples", "steps"), [(25, 25), pytest.param(150, 50, marks=pytest.mark.slow)], ids=["short", "long"]
 )
 @pytest.mark.parametrize("codec", [*CODECS, "auto"])
 def test_any_sequence_of_operations_leaves_both_the_same(

@@ -24,7 +24,7 @@ def item(cell: int, version: int) -> np.ndarray[Any, Any]:
     return values
 
 
-@pytest.mark.parametrize("seconds", [1, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [1, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("segment", [4096, 1 << 20])
 def test_eight_readers_beside_one_writer(
     codec: str, segment: int, seconds: int, monkeypatch: pytest.MonkeyPatch

@@ -43,7 +43,7 @@ class CodecInfo:
 @dataclass(frozen=True)
 class _BuiltIn:
     where: str
-    library: str | None = None
+    needs: str | None = None
     extra: str | None = None
 
 
@@ -122,7 +122,7 @@ def available_codecs() -> dict[str, CodecInfo]:
     """Every codec known by name, with what is needed to use it. Asking imports the libraries, to see if they work."""
     known = {name: CodecInfo(True, source="entry point") for name in _offered()}
     for name, built_in in _BUILT_IN.items():
-        known[name] = CodecInfo(built_in.library is None or _works(built_in.library), built_in.extra)
+        known[name] = CodecInfo(built_in.needs is None or _works(built_in.needs), built_in.extra)
     known.update({name: CodecInfo(True, source="registered") for name in _registered})
     return known
 
