@@ -215,6 +215,13 @@ def test_the_trained_dictionary_is_saved_with_the_array(tmp_path: Path, rng: np.
     assert_same(back, frames)
 
 
+def test_a_numcodecs_codec_takes_records_and_dates() -> None:
+    numcodecs = pytest.importorskip("numcodecs")
+    for dtype in ([("x", "i2"), ("t", "M8[D]")], "M8[s]", "U4", "?"):
+        plain = np.ones((4, 50), dtype)
+        assert_same(ca.compress(plain, codec=numcodecs.LZ4()), plain)
+
+
 def test_a_numcodecs_codec_is_saved_as_such(tmp_path: Path) -> None:
     numcodecs = pytest.importorskip("numcodecs")
     for codec in (numcodecs.Zstd(level=2), numcodecs.Delta("<i4"), numcodecs.Blosc(), numcodecs.GZip(3)):

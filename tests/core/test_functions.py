@@ -358,6 +358,8 @@ def test_odd_arguments_of_reductions() -> None:
             lambda a: np.var(a, axis=0, dtype=np.float32),
             lambda a: a.std(axis=0, dtype=np.float64),
             lambda a: np.sum(a, axis=0),
+            lambda a: np.sum(a, keepdims=True),
+            lambda a: np.count_nonzero(a, axis=0),
             np.add.reduce,
             lambda a: a.max(axis=-1),
             lambda a: a[()],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import subprocess
 import sys
 import threading
 import warnings
@@ -43,6 +44,33 @@ def test_a_child_reads_and_writes_after_the_parent_did(method: str, codec: str) 
     assert_same(pickle.loads(back)[::2], PLAIN[:10:2] + 1)
     assert_same(pickle.loads(back)[1::2], PLAIN[1:10:2])
     assert_same(array, PLAIN)  # the child's writes are its own
+
+
+@pytest.mark.skipif("fork" not in METHODS, reason="no fork here")
+def test_a_fork_and_a_function_with_two_outs_do_not_wait_for_each_other() -> None:
+    """Both need the locks of several arrays."""
+    code = """
+import os, sys, threading
+import numpy as np
+import compressed_array as ca
+
+sys.setswitchinterval(1e-6)
+arrays, x, stop = [ca.zeros((2, 4), codec="none") for _ in range(8)], np.ones((2, 4)), threading.Event()
+
+def write():
+    while not stop.is_set():
+        for i in range(0, 8, 2):
+            np.modf(x, out=(arrays[i], arrays[i + 1]))
+
+writer = threading.Thread(target=write)
+writer.start()
+for _ in range(200):
+    os.fork() or os._exit(0)
+    os.wait()
+stop.set()
+writer.join()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.skipif("fork" not in METHODS, reason="no fork here")

@@ -185,19 +185,23 @@ class CellStore:
         if isinstance(codec, Codec):
             codec.decode_batch(payloads, out)
         else:
-            decode_each(codec, payloads, out.view(self._dtype))
+            decode_each(codec, payloads, self._typed(out))
 
     def _encode(self, codec: Any, records: Records) -> Payloads:
         if isinstance(codec, Codec):
             return codec.encode_batch(records)
-        payloads = encode_each(codec, records.view(self._dtype))
+        payloads = encode_each(codec, self._typed(records))
         # Other libraries have codecs that round or quantise, and no way to ask which; ours are tested not to.
         shrunk = np.flatnonzero(payloads.size < self.record_nbytes)
         back = np.empty((len(shrunk), self.record_nbytes), np.uint8)
-        decode_each(codec, payloads.select(shrunk), back.view(self._dtype))
+        decode_each(codec, payloads.select(shrunk), self._typed(back))
         if not np.array_equal(back, records[shrunk]):
             raise LossyWriteError(f"{codec!r} does not give back the bytes it was given; use a lossless codec")
         return payloads
+
+    def _typed(self, records: Records) -> npt.NDArray[Any]:
+        """Rows as another library's codec wants them: numbers as numbers, which may help it, the rest as bytes."""
+        return records.view(self._dtype) if self._dtype.kind in "biufc" else records
 
     def _codec_for(self, records: Records) -> Any:
         if self._looks and self._seen >= self._looks[0]:

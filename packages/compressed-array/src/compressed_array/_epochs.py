@@ -7,6 +7,7 @@ it: readers are counted by the parity of the epoch they entered in, and an epoch
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import weakref
@@ -22,6 +23,7 @@ class Epochs:
     """The meeting rules of one store's readers and writers."""
 
     def __init__(self) -> None:
+        self.serial = next(_serials)  # whoever needs the locks of several takes them in this order
         self.writing = threading.RLock()
         self._count = threading.Lock()
         self._epoch = 0
@@ -69,6 +71,7 @@ class Epochs:
         self.writing = threading.RLock()
 
 
+_serials = itertools.count()
 _all_lock = threading.Lock()
 _all_epochs: weakref.WeakSet[Epochs] = weakref.WeakSet()
 _forking = threading.Lock()  # two threads that fork at once do so one after the other
@@ -79,7 +82,7 @@ def _before_fork() -> None:
     _forking.acquire()
     # A child forked in the middle of another thread's write would inherit a half-published store.
     with _all_lock:
-        _held.extend(_all_epochs)
+        _held.extend(sorted(_all_epochs, key=lambda epochs: epochs.serial))
     for epochs in _held:
         epochs.writing.acquire()
 

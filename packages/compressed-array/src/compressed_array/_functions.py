@@ -81,8 +81,8 @@ def decoded_call(function: Function, args: tuple[Any, ...], kwargs: dict[str, An
         return function(*args, **kwargs)
     targets = [o for o in outs if is_compressed(o)]
     with ExitStack() as stack:
-        for store in sorted({o.store for o in targets}, key=id):  # in one order, or two threads wait for each other
-            stack.enter_context(store.epochs.writing)
+        for epochs in sorted({o.store.epochs for o in targets}, key=lambda epochs: epochs.serial):
+            stack.enter_context(epochs.writing)
         plain = tuple(o.read() if is_compressed(o) else o for o in outs)
         answer = function(*args, **kwargs, out=plain if isinstance(out, tuple) else plain[0])
         for target, filled in zip(outs, plain, strict=True):

@@ -26,15 +26,14 @@ Axis = int | tuple[int, ...] | None
 
 def reduce(cells: Cells, ufunc: np.ufunc, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """`ufunc.reduce`, for a ufunc that is `FOLDED` and an array that is not empty."""
-    # A ufunc lets an array without axes have this one.
-    axes = _axes(cells, None if not cells.shape and axis in (0, -1) else axis)
+    axes = _axes(cells, _or_none(cells, axis))
     folded = _fold(cells, axes, ufunc, lambda block: ufunc.reduce(block, axis=axes, dtype=dtype, keepdims=True))
     return _shaped(folded, axes, keepdims)
 
 
 def count_nonzero(cells: Cells, axis: Axis = None, keepdims: bool = False) -> Any:
     """`np.count_nonzero`."""
-    axes = _axes(cells, axis)
+    axes = _axes(cells, _or_none(cells, axis))
     folded = _fold(cells, axes, np.add, lambda block: np.count_nonzero(block, axis=axes, keepdims=True))
     counted = _shaped(folded, axes, keepdims)
     # A plain int up to numpy 2.2, a numpy one since.
@@ -120,6 +119,11 @@ def _fold_boxes(
     return answer
 
 
+def _or_none(cells: Cells, axis: Axis) -> Axis:
+    """The axis; none, where it is the one that ufuncs let an array without axes have."""
+    return None if not cells.shape and axis in (0, -1) else axis
+
+
 def _axes(cells: Cells, axis: Axis) -> tuple[int, ...]:
     return tuple(range(len(cells.shape))) if axis is None else normalize_axis_tuple(axis, len(cells.shape))
 
@@ -129,4 +133,4 @@ def _count(cells: Cells, axes: tuple[int, ...]) -> int:
 
 
 def _shaped(folded: Dense, axes: tuple[int, ...], keepdims: bool) -> Any:
-    return folded if keepdims else folded.squeeze(axis=axes)[()]
+    return folded if keepdims and folded.ndim else folded.squeeze(axis=axes)[()]
