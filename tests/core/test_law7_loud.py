@@ -128,11 +128,27 @@ class RoundingCodec:
         return np.asarray(buf).astype(np.float16).tobytes()
 
     def decode(self, buf: Any, out: Any = None) -> Any:
-        out[...] = np.frombuffer(buf, np.float16)
-        return out
+        return np.frombuffer(buf, np.float16).astype(np.float32)
 
     def get_config(self) -> dict[str, str]:
         return {"id": self.codec_id}
+
+
+class ShortCodec(RoundingCodec):
+    """Another library's codec that fills half of what it is given, and says nothing."""
+
+    def decode(self, buf: Any, out: Any = None) -> Any:
+        short = super().decode(buf)[:50]
+        if out is not None:
+            out[:50] = short
+        return short
+
+
+def test_a_codec_that_decodes_too_little_is_found_out() -> None:
+    array = ca.zeros((3, 100), np.float32, codec=ShortCodec())
+    with pytest.raises(ca.CorruptPayloadError, match="200 bytes where 400 belong"):
+        array[0] = 0.5
+    assert not array[0].any()
 
 
 def test_a_codec_that_loses_bits_is_found_out() -> None:

@@ -154,7 +154,10 @@ def decode_each(codec: Any, payloads: Payloads, out: npt.NDArray[np.uint8]) -> N
     def work(low: int, high: int) -> None:
         for i in range(low, high):
             try:
-                codec.decode(payloads[i], out=out[i])
+                if isinstance(codec, Codec):
+                    codec.decode(payloads[i], out=out[i])
+                else:  # other libraries' codecs may fill half of an `out` and say nothing; this compares the sizes
+                    deliver(codec.decode(payloads[i]), out[i])
             except (CorruptPayloadError, MemoryError):
                 raise
             except Exception as error:
