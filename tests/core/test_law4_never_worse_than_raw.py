@@ -10,14 +10,16 @@ from arrays import assert_same
 
 import compressed_array as ca
 from compressed_array._cellstore import RAW
+from compressed_array._framestore import FrameStore
 
 PER_RECORD = 4 + 12 + 2  # the cell, the two tables, their room to grow
 SLACK = 64 * 1024
+ZSTD = 512 * 1024  # what it takes to compress with a dictionary
 
 
 def stored_raw(array: Any) -> np.ndarray[Any, Any]:
     numbers = array.cells.numbers.reshape(-1)
-    return np.asarray(array.store.export(numbers).tag == RAW)
+    return np.asarray(array.store.export(numbers)[0].tag == RAW)
 
 
 @pytest.mark.parametrize("shape", [(2000, 512), (300, 4, 1000), (20000, 16)])
@@ -25,8 +27,9 @@ def test_noise_costs_its_own_size(codec: str, shape: tuple[int, ...], rng: np.ra
     noise = rng.integers(0, 256, shape).astype(np.uint8)
     array = ca.compress(noise, item_ndim=1, codec=codec)
     assert_same(array, noise)
-    assert stored_raw(array).all()
-    assert array.nbytes_stored <= noise.nbytes + PER_RECORD * noise.size // shape[-1] + SLACK
+    assert isinstance(array.store, FrameStore) or stored_raw(array).all()
+    slack = SLACK + (ZSTD if codec == "delta-zstd" else 0)
+    assert array.nbytes_stored <= noise.nbytes + PER_RECORD * noise.size // shape[-1] + slack
 
 
 def test_noise_and_calm_in_one_array(codec: str, rng: np.random.Generator) -> None:
@@ -35,7 +38,7 @@ def test_noise_and_calm_in_one_array(codec: str, rng: np.random.Generator) -> No
     array = ca.compress(plain, codec=codec)
     assert_same(array, plain)
     assert_same(array[[1, 0, 3, 3, 2, 63]], plain[[1, 0, 3, 3, 2, 63]])
-    if codec != "none":
+    if codec != "none" and not isinstance(array.store, FrameStore):
         assert list(stored_raw(array)) == [False, True] * 32
 
 

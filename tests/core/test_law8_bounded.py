@@ -27,7 +27,8 @@ def test_a_ring_neither_grows_nor_moves_anything(
         array[step % 400] = frames[step % 16]
         if step >= 400 and step % 100 == 0:
             held.append(array.nbytes_stored)
-    assert max(held) <= 1.02 * min(held) + 2 * _heap.SMALLEST_SEGMENT
+    learning = 512 * 1024 if codec == "delta-zstd" else 0  # the dictionary, once there is one
+    assert max(held) <= 1.02 * min(held) + 2 * _heap.SMALLEST_SEGMENT + learning
     assert not moved
 
 

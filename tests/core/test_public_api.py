@@ -30,6 +30,7 @@ PUBLIC = [
     "has_zstd",
     "init_jit",
     "load",
+    "read_pair",
     "recommend",
     "register_codec",
     "save",

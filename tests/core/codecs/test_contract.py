@@ -43,6 +43,9 @@ SPECS: list[Any] = [
     "lz4-block",
     "lz4-block/-8",
     "lz4-block/12",
+    "delta",
+    {"id": "delta", "level": 3, "stack_axis": 0},
+    "delta-zstd",
 ]
 
 

@@ -16,6 +16,7 @@ LIBRARIES = {
     "zstd": ("zstandard", "zstd"),
     "lz4-frame": ("lz4.frame", "lz4"),
     "lz4-block": ("lz4.block", "lz4"),
+    "delta-zstd": ("zstandard", "zstd"),
 }
 
 
@@ -34,6 +35,8 @@ def make(spec: Any) -> Any:
         ("zstd", -100, 22, -3),
         ("lz4-frame", -65537, 16, 0),
         ("lz4-block", -65537, 12, 0),
+        ("delta", 1, 64, 8),
+        ("delta-zstd", 1, 64, 32),
     ],
 )
 def test_level_range(codec_id: str, lowest: int, highest: int, default: int) -> None:

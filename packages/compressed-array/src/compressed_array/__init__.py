@@ -13,6 +13,7 @@ from compressed_array._creation import full as full
 from compressed_array._creation import zeros as zeros
 from compressed_array._file import load as load
 from compressed_array._file import save as save
+from compressed_array._pair import read_pair as read_pair
 from compressed_array._recommend import recommend as recommend
 from compressed_array._version import __version__ as __version__
 from compressed_array.abc import Codec as Codec

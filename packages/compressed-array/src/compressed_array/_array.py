@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -21,11 +20,11 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from compressed_array._cast import cast_exactly, check_dtype
 from compressed_array._cells import Cells, Dense
-from compressed_array._cellstore import CellStore
 from compressed_array._functions import call_function, call_ufunc, decoded, is_compressed, read_only
 from compressed_array._keys import field_names
 from compressed_array._methods import ArrayMethods
 from compressed_array._store import RecordNumbers, Store
+from compressed_array._stores import new_store
 from compressed_array._table import CELL, Table
 from compressed_array.errors import UnsupportedOperationError
 from compressed_array.registry import shorthand
@@ -36,7 +35,8 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
     """An array of `shape` and `dtype`, zero to begin with, whose last `item_ndim` axes are compressed as one item.
 
     Left out, `item_ndim` makes every axis but the first part of the item. `codec` is a name such as "zstd-3", a codec,
-    or "auto", which measures a few on the first data and picks.
+    or "auto", which looks at the data and picks. With `store`, the store of another array of such items, both keep
+    what they have in common once: observations and next observations.
     """
 
     _table: Table
@@ -51,14 +51,21 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
         *,
         item_ndim: int | None = None,
         codec: Any = "auto",
+        store: Store | None = None,
     ) -> CompressedArray:
         full = (operator.index(shape),) if not np.iterable(shape) else tuple(operator.index(n) for n in shape)
         if any(length < 0 for length in full):
             raise ValueError(f"negative dimensions are not allowed: {full}")
         grid_ndim = len(full) - check_item_ndim(item_ndim, len(full))
         item_dtype = check_dtype(dtype)
-        store = CellStore(prod(full[grid_ndim:]) * item_dtype.itemsize, item_dtype, codec)
-        return cls.on_table(Table.unwritten(store, full[:grid_ndim]), full[grid_ndim:], item_dtype)
+        grid, item_shape = full[:grid_ndim], full[grid_ndim:]
+        if store is None:
+            store = new_store(grid, item_shape, item_dtype, codec)
+        elif not (isinstance(codec, str) and codec == "auto"):
+            raise ValueError("give either a codec or a store, which has one already")
+        elif not store.holds(item_shape, item_dtype):
+            raise ValueError(f"the store is not one for items of {item_dtype} and shape {item_shape}")
+        return cls.on_table(Table.unwritten(store, grid), item_shape, item_dtype)
 
     @classmethod
     def on_table(cls, table: Table, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> CompressedArray:
@@ -89,7 +96,7 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
                 )
             self._checked = True
         numbers = cast(RecordNumbers, np.ndarray.view(self, np.uint32, np.ndarray))
-        return Cells(self._table.store, numbers, self._item_shape, self._item_dtype)
+        return Cells(self._table, numbers, self._item_shape, self._item_dtype)
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
@@ -155,7 +162,10 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
     def __setitem__(self, key: Any, value: Any) -> None:
         if not self.flags.writeable:
             raise ValueError("assignment destination is read-only")
-        with self.store.epochs.writing:
+        with self._table.store.epochs.writing:
+            if type(key) is int and type(value) is np.ndarray:  # a step of a buffer, which should not wait for Python
+                self.cells.write(key, value)
+                return
             if field_names(key):
                 items = self.read()
                 items[key] = cast_exactly(value, items[key].dtype)

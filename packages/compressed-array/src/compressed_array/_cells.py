@@ -17,16 +17,19 @@ import numpy.typing as npt
 from compressed_array._cast import as_value, cast_exactly
 from compressed_array._chunks import ranges
 from compressed_array._keys import SplitKey, scatter, split
-from compressed_array._store import UNWRITTEN, RecordNumbers, Records, Store
+from compressed_array._store import UNWRITTEN, RecordNumbers, byte_rows
+from compressed_array._table import Table
 
 Dense = npt.NDArray[Any]
+Positions = npt.NDArray[np.int64]
 
 
 class Cells:
-    """A grid of items: `numbers` says which record each cell holds."""
+    """A grid of items: `numbers` says which record each cell holds, in the table's own memory."""
 
-    def __init__(self, store: Store, numbers: RecordNumbers, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.store, self.numbers, self.item_shape, self.dtype = store, numbers, item_shape, dtype
+    def __init__(self, table: Table, numbers: RecordNumbers, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.table, self.store, self.numbers = table, table.store, numbers
+        self.item_shape, self.dtype = item_shape, dtype
         self.shape = numbers.shape + item_shape
         self.item_nbytes = prod(item_shape) * dtype.itemsize
 
@@ -59,11 +62,19 @@ class Cells:
 
     def write(self, key: Any, value: Any) -> None:
         """Assign as numpy would, but refuse a value that the dtype cannot hold. Inside `epochs.writing`."""
+        if type(key) is int and self._is_plain_row(value):
+            row = self.numbers[key]
+            new = self.store.write(value, self.table.row_lanes)
+            old = row.copy()
+            row[...] = new
+            self.store.release(old)
+            return
         plan = self.split(key)
         if plan is None or plan.array_in_item:
             self._write_scattered(key, value)
         elif plan.whole_items:
-            self._publish(plan.grid, self._store_items(plan, value), plan.advanced_grid)
+            positions = self._positions(plan)
+            self._publish(plan, positions, self._store_items(plan, positions, value))
         else:
             self._write_parts(plan, value)
 
@@ -88,39 +99,55 @@ class Cells:
         answer: Dense = items.reshape(len(needed), prod(self.item_shape))[which.reshape(cells.shape), inside]
         return answer
 
-    def _store_items(self, plan: SplitKey, value: Any) -> RecordNumbers:
-        target = self.numbers[(*plan.grid, ...)].shape
+    def _is_plain_row(self, value: Any) -> bool:
+        """Whether a value is what a step of a buffer writes: one row of the whole table, of just the right type."""
+        return (
+            type(value) is np.ndarray
+            and self.numbers.ndim == 2
+            and self.numbers.shape == self.table.cells.shape
+            and value.shape == self.shape[1:]
+            and value.dtype == self.dtype
+        )
+
+    def _positions(self, plan: SplitKey) -> Positions:
+        """Where in the table the cells of a key are, in C order."""
+        target = self.numbers[(*plan.grid, ...)]
+        if not plan.advanced_grid:
+            start, steps = self._offset(target), [step // target.itemsize for step in target.strides]
+            return np.asarray(start + steps_over(target.shape, steps))
+        steps = [step // self.numbers.itemsize for step in self.numbers.strides]
+        return np.asarray(self._offset(self.numbers) + applied(plan.grid, self.numbers.shape, steps))
+
+    def _offset(self, numbers: RecordNumbers) -> int:
+        start, table = (a.__array_interface__["data"][0] for a in (numbers, self.table.numbers))
+        return int(start - table) // numbers.itemsize if numbers.size else 0
+
+    def _store_items(self, plan: SplitKey, positions: Positions, value: Any) -> RecordNumbers:
+        target = positions.shape
         source = Source(value, target, self.item_shape, self.dtype)
         count = prod(target)
-        if source.is_one_item and count > 1 and not plan.advanced_grid:
-            return np.full(target, self._store_shared(source, count))
+        if source.is_one_item and count > 1:
+            return np.full(target, self._store_shared(source, positions, count))
+        return self._store_each(positions, source.rows).reshape(target)
 
-        def records(low: int, high: int) -> Records:
-            return byte_rows(source.rows(low, high), high - low)
-
-        return self._store_each(count, records, distinct=plan.advanced_grid).reshape(target)
-
-    def _store_shared(self, source: Source, count: int) -> Any:
+    def _store_shared(self, source: Source, positions: Positions, count: int) -> Any:
         """One record for all of the cells; none at all for zeros, which unwritten cells read as."""
         item = source.rows(0, 1)
-        if not item.nbytes or not nonzero_rows(byte_rows(item, 1)).any():
+        if not item.nbytes or not byte_rows(item, 1).any():
             return np.uint32(UNWRITTEN)
-        (number,) = self.store.write(byte_rows(item, 1))
+        (number,) = self.store.write(item.reshape(1, *self.item_shape), self.table.lanes(positions.reshape(-1)[:1]))
         self.store.retain(np.full(count - 1, number))
         return number
 
-    def _store_each(
-        self, count: int, records: Callable[[int, int], Records], *, distinct: bool = False
-    ) -> RecordNumbers:
-        """A record for each item, except that zeros need none; with `distinct`, no two items share a number."""
-        numbers = np.zeros(count, np.uint32)
+    def _store_each(self, positions: Positions, items: Callable[[int, int], Dense]) -> RecordNumbers:
+        """A record for each item, or the same for several; one reference for each of them."""
+        numbers = np.zeros(positions.size, np.uint32)
         if not self.item_nbytes:
             return numbers
+        lanes = self.table.lanes(positions.reshape(-1))
         try:
-            for low, high in ranges(count, self.item_nbytes):
-                rows = records(low, high)
-                written = np.ones(high - low, bool) if distinct else nonzero_rows(rows)
-                numbers[low:high][written] = self.store.write(rows if written.all() else rows[written])
+            for low, high in ranges(positions.size, self.item_nbytes):
+                numbers[low:high] = self.store.write(items(low, high), lanes[low:high])
         except BaseException:
             self.store.release(numbers)
             raise
@@ -129,16 +156,15 @@ class Cells:
     def _write_parts(self, plan: SplitKey, value: Any) -> None:
         """Read, change and write back the items that a key reaches into."""
         numbers = self.numbers[(*plan.grid, ...)]
-        flat = numbers.reshape(-1)
+        flat, positions = numbers.reshape(-1), self._positions(plan)
         source = Source(value, numbers.shape, part_shape(self.item_shape, plan.item), self.dtype)
 
-        def records(low: int, high: int) -> Records:
+        def changed(low: int, high: int) -> Dense:
             items = self.items(flat[low:high])
             items[plan.item_key(1)] = source.rows(low, high)
-            return byte_rows(items, high - low)
+            return items
 
-        new = self._store_each(len(flat), records, distinct=plan.advanced_grid)
-        self._publish(plan.grid, new.reshape(numbers.shape), plan.advanced_grid)
+        self._publish(plan, positions, self._store_each(positions, changed).reshape(numbers.shape))
 
     def _write_scattered(self, key: Any, value: Any) -> None:
         cells, inside = scatter(key, self.numbers.shape, self.item_shape)
@@ -147,22 +173,29 @@ class Cells:
         cast = cast_exactly(dense(value), self.dtype)
         refuse_to_stretch(cast.shape, cells.shape, lambda axis: bool((cells != cells.take([0], axis)).any()))
         changed[which.reshape(cells.shape), inside] = cast
-        new = self._store_each(len(needed), lambda low, high: byte_rows(changed, len(needed))[low:high])
-        where = np.unravel_index(needed, self.numbers.shape) if self.numbers.ndim else (np.newaxis,)
+        items = changed.reshape(len(needed), *self.item_shape)
         if len(needed):
-            self._publish(where, new, advanced=False)
+            steps = [step // self.numbers.itemsize for step in self.numbers.strides]
+            where = np.unravel_index(needed, self.numbers.shape) if self.numbers.ndim else ()
+            positions = self._offset(self.numbers) + sum((w * s for w, s in zip(where, steps, strict=True)), needed * 0)
+            self._exchange(positions, self._store_each(positions, lambda low, high: items[low:high]))
 
-    def _publish(self, key: tuple[Any, ...], new: RecordNumbers, advanced: bool) -> None:
-        key = (*key, ...)
-        old = self.numbers[key].copy()
-        self.numbers[key] = new
-        if advanced:
-            # A key may name a cell twice: the last value stays, as in numpy, and the others go. Which one stayed can
-            # be told because no two have the same number.
-            won = self.numbers[key] == new
-            self.store.release(new[~won])
-            old = old[won]
-        self.store.release(old.reshape(-1))
+    def _publish(self, plan: SplitKey, positions: Positions, new: RecordNumbers) -> None:
+        flat, new = positions.reshape(-1), new.reshape(-1)
+        if plan.advanced_grid:
+            # A key may name a cell twice: the last value stays, as in numpy, and the others go.
+            stays = len(flat) - 1 - np.unique(flat[::-1], return_index=True)[1]
+            if len(stays) < len(flat):
+                lost = np.delete(np.arange(len(flat)), stays)
+                self.store.release(new[lost])
+                flat, new = flat[stays], new[stays]
+        self._exchange(flat, new)
+
+    def _exchange(self, positions: Positions, new: RecordNumbers) -> None:
+        table = self.table.numbers
+        old = table[positions]
+        table[positions] = new
+        self.store.release(old)
 
 
 class Source:
@@ -216,19 +249,34 @@ def dense(value: Any) -> Any:
     return value.read(..., value.split(...)) if isinstance(value, Cells) else value
 
 
-def byte_rows(items: Dense, count: int) -> Records:
-    """C-ordered memory of `count` items as bytes, without a copy if it is in C order already."""
-    return np.ascontiguousarray(items).reshape(-1).view(np.uint8).reshape(count, items.nbytes // count if count else 0)
-
-
-def nonzero_rows(rows: Records) -> npt.NDArray[np.bool_]:
-    """Which rows are not all zeros; a zero item is not written, since that is how an unwritten one reads."""
-    nonzero = np.asarray(rows[:, ::509].any(axis=1))  # almost every other row shows it in a few bytes
-    for i in np.flatnonzero(~nonzero):
-        nonzero[i] = rows[i].any()
-    return nonzero
-
-
 def part_shape(item_shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[int, ...]:
     """The shape of what a key takes out of an item."""
     return np.broadcast_to(np.empty((), np.uint8), item_shape)[(*key, ...)].shape
+
+
+def steps_over(shape: tuple[int, ...], steps: list[int]) -> Positions:
+    """The sum of `steps` times indices, for each index of an array of this shape."""
+    total = np.zeros(shape, np.int64)
+    for axis, (length, step) in enumerate(zip(shape, steps, strict=True)):
+        total += (np.arange(length) * step).reshape(-1, *[1] * (len(shape) - axis - 1))
+    return total
+
+
+def applied(key: tuple[Any, ...], shape: tuple[int, ...], steps: list[int]) -> Positions:
+    """What `key` takes out of `steps_over(shape, steps)`, without making all of that."""
+    if len(key) == len(shape) and all(isinstance(k, int) or (k is not None and is_integers(k)) for k in key):
+        parts = [
+            np.where(np.asarray(k) < 0, np.asarray(k, np.int64) + n, k) * s
+            for k, n, s in zip(key, shape, steps, strict=True)
+        ]
+        return np.asarray(sum(parts), np.int64)
+    total: Positions = np.zeros((), np.int64)
+    for axis, (length, step) in enumerate(zip(shape, steps, strict=True)):
+        along = (np.arange(length) * step).reshape(-1, *[1] * (len(shape) - axis - 1))
+        total = total + np.broadcast_to(along, shape)[(*key, ...)]
+    return total
+
+
+def is_integers(part: Any) -> bool:
+    """Whether a part of a key is an array of integers."""
+    return isinstance(part, np.ndarray) and part.dtype.kind in "iu"

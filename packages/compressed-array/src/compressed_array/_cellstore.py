@@ -13,6 +13,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from compressed_array._kernels import native
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import NATIVE_FROM, Payloads
 from compressed_array._recommend import choose
-from compressed_array._store import UNWRITTEN, RecordNumbers, Records
+from compressed_array._store import UNWRITTEN, Lanes, RecordNumbers, Records, byte_rows
 from compressed_array.abc import Codec, decode_each, encode_each
 from compressed_array.errors import LossyWriteError
 from compressed_array.registry import get_codec
@@ -103,7 +104,22 @@ class CellStore:
             self._read_alike(int(tag), where[rows], size[rows], part)
             out[rows] = part
 
-    def write(self, records: Records) -> RecordNumbers:
+    def holds(self, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+        return prod(item_shape) * dtype.itemsize == self.record_nbytes and dtype == self._dtype
+
+    def read_pair(self, numbers: RecordNumbers, out: Records, others: RecordNumbers, other_out: Records) -> None:
+        self.read(numbers, out)
+        self.read(others, other_out)
+
+    def write(self, items: npt.NDArray[Any], lanes: Lanes) -> RecordNumbers:
+        numbers = np.zeros(len(items), np.uint32)
+        if self.record_nbytes:
+            records = byte_rows(items, len(items))
+            written = nonzero_rows(records)
+            numbers[written] = self._write(records if written.all() else records[written])
+        return numbers
+
+    def _write(self, records: Records) -> RecordNumbers:
         self._settle()
         if not records.size:
             return np.zeros(len(records), np.uint32)
@@ -154,23 +170,29 @@ class CellStore:
             each = self._where.itemsize + self._size.itemsize
             return int(self._size[own].sum()) + each * len(own)
 
-    def export(self, numbers: RecordNumbers) -> Export:
+    def export(self, numbers: RecordNumbers) -> tuple[Export, RecordNumbers]:
         where, size = self._where[numbers], self._size[numbers]
         payloads = self._heap.payloads(where & ADDRESS_MASK, size.astype(np.int64))
         data = np.empty(int(size.sum()), np.uint8)
         payloads.copy_to(data, np.cumsum(payloads.size) - payloads.size)
         tag = (where >> TAG_BITS).astype(np.uint8)
-        return Export(list(self._codecs), self._current, self._seen, list(self._looks), tag, size, data)
+        exported = Export(list(self._codecs), self._current, self._seen, list(self._looks), tag, size, data)
+        return exported, np.arange(1, len(numbers) + 1, dtype=np.uint32)
 
     @classmethod
-    def restore(cls, record_nbytes: int, dtype: np.dtype[Any], export: Export) -> CellStore:
-        """A store that holds exactly these records, as numbers 1, 2, 3 …"""
-        store = cls(record_nbytes, dtype, export.codecs[export.current])
+    def restore(
+        cls, item_shape: tuple[int, ...], dtype: np.dtype[Any], export: Export, numbers: RecordNumbers
+    ) -> CellStore:
+        """A store that holds exactly these records, as 1, 2, 3 …, with a reference for each occurrence in `numbers`."""
+        store = cls(prod(item_shape) * dtype.itemsize, dtype, export.codecs[export.current])
         store._codecs, store._current = list(export.codecs), export.current
         store._seen, store._looks = export.seen, list(export.looks)
         size = export.size.astype(np.int64)
         address = store._heap.append(Payloads.in_one_buffer(export.data, np.cumsum(size) - size, size))
         store._number(address | (export.tag.astype(np.int64) << TAG_BITS), export.size)
+        counts = np.bincount(numbers.reshape(-1), minlength=len(size) + 1)[1:]
+        if (counts > 1).any():
+            store.retain(np.repeat(np.arange(1, len(size) + 1, dtype=np.uint32), np.maximum(counts - 1, 0)))
         return store
 
     def _read_alike(self, tag: int, where: npt.NDArray[np.int64], size: npt.NDArray[np.uint32], out: Records) -> None:
@@ -265,6 +287,14 @@ class CellStore:
         self.epochs.retire(partial(self._heap.free, address, size))
         self.epochs.collect()
         return int(size.sum())
+
+
+def nonzero_rows(rows: Records) -> npt.NDArray[np.bool_]:
+    """Which rows are not all zeros; a zero item is not written, since that is how an unwritten one reads."""
+    nonzero = np.asarray(rows[:, ::509].any(axis=1))  # almost every other row shows it in a few bytes
+    for i in np.flatnonzero(~nonzero):
+        nonzero[i] = rows[i].any()
+    return nonzero
 
 
 def copy_rows(payloads: Payloads, out: Records) -> None:

@@ -1,6 +1,6 @@
 """`save` and `load`: a compressed array as one file.
 
-The file is a magic number, the length and checksum of a JSON header, the header, and four sections of numbers and
+The file is a magic number, the length and checksum of a JSON header, the header, and sections of numbers and
 payloads whose places, sizes and checksums the header gives. There is no pickle in it and nothing is evaluated. Every
 byte is under a checksum and every size is checked against the file's before memory is asked for, so that a damaged
 file is an error and nothing else. A new file takes the old one's place in one step.
@@ -9,6 +9,7 @@ file is an error and nothing else. A new file takes the old one's place in one s
 from __future__ import annotations
 
 import json
+import operator
 import os
 import secrets
 import shutil
@@ -25,31 +26,53 @@ from numpy.lib import format as npy_format
 from compressed_array._array import CompressedArray
 from compressed_array._cast import check_dtype
 from compressed_array._cellstore import FIRST_CODEC, RAW, Export
+from compressed_array._frame_state import FrameExport
+from compressed_array._frame_state import check as check_frames
+from compressed_array._layouts import Layout
 from compressed_array._state import State, rebuild, take
+from compressed_array._store import RecordNumbers
 from compressed_array.abc import Codec
-from compressed_array.errors import CorruptFileError, UnknownCodecError, UnsupportedDtypeError
+from compressed_array.codecs.delta import Delta
+from compressed_array.errors import CorruptFileError, CorruptPayloadError, UnknownCodecError, UnsupportedDtypeError
 from compressed_array.registry import get_codec
 
 MAGIC = b"\x93CARRAY1"
 PREFIX = struct.Struct("<8sQI")  # magic, length of the header, its CRC-32
 FORMAT = 1
 UNSAFE = {"pickle"}  # numcodecs has it
-SECTIONS = {"cells": "<u4", "tag": "u1", "size": "<u4", "data": "u1"}
+SECTIONS: dict[str, dict[str, str]] = {
+    "cells": {"cells": "<u4", "tag": "u1", "size": "<u4", "data": "u1"},
+    "frames": {
+        "cells": "<u4",
+        "tag": "u1",
+        "size": "<u4",
+        "before": "<u4",
+        "count": "u1",
+        "layout_of": "u1",
+        "references": "u1",
+        "data": "u1",
+    },
+}
 
 
 def save(path: str | os.PathLike[str], array: CompressedArray) -> None:
     """Write an array to a file, as compressed as it is; a file of that name is replaced once all is written."""
     state = take(array)
     records = state.records
-    sections = {"cells": state.cells.reshape(-1), "tag": records.tag, "size": records.size, "data": records.data}
-    packed = {name: np.ascontiguousarray(sections[name], dtype) for name, dtype in SECTIONS.items()}
+    kind = "frames" if isinstance(records, FrameExport) else "cells"
+    sections = {name: getattr(records, name) for name in SECTIONS[kind] if name not in ("cells", "references")}
+    sections["cells"] = state.cells.reshape(-1)
+    if isinstance(records, FrameExport):
+        sections["references"] = np.concatenate([np.empty(0, np.uint8), *records.references])
+    packed = {name: np.ascontiguousarray(sections[name], dtype) for name, dtype in SECTIONS[kind].items()}
     header = {
         "format": FORMAT,
+        "store": kind,
         "shape": state.cells.shape,
         "item_shape": state.item_shape,
         "dtype": _describe_dtype(state.dtype),
         "codecs": [_describe(codec) for codec in records.codecs],
-        "auto": {"current": records.current, "seen": records.seen, "looks": records.looks},
+        **(_describe_frames(records) if isinstance(records, FrameExport) else _describe_cells(records)),
         "sections": {name: {"nbytes": part.nbytes, "crc32": zlib.crc32(part.data)} for name, part in packed.items()},
     }
     text = json.dumps(header).encode()
@@ -76,7 +99,7 @@ def load(path: str | os.PathLike[str]) -> CompressedArray:
     with Path(path).open("rb") as file:
         try:
             header = _read_header(file)
-            sections = _read_sections(file, header["sections"])
+            sections = _read_sections(file, SECTIONS[header.get("store", "cells")], header["sections"])
             state = _check(header, sections)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             if isinstance(error, CorruptFileError | UnknownCodecError):
@@ -103,12 +126,12 @@ def _read_header(file: BinaryIO) -> dict[str, Any]:
     return header
 
 
-def _read_sections(file: BinaryIO, described: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+def _read_sections(file: BinaryIO, names: dict[str, str], described: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
     left = os.fstat(file.fileno()).st_size - file.tell()
-    if sum(described[name]["nbytes"] for name in SECTIONS) != left:
+    if sum(described[name]["nbytes"] for name in names) != left:
         raise CorruptFileError(f"{file.name}: cut short, or something was added to it")
     sections = {}
-    for name, dtype in SECTIONS.items():
+    for name, dtype in names.items():
         raw = file.read(described[name]["nbytes"])
         if zlib.crc32(raw) != described[name]["crc32"]:
             raise CorruptFileError(f"{file.name}: the section {name!r} was changed")
@@ -120,15 +143,23 @@ def _check(header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> Sta
     """The state a header and its sections describe, if they agree with each other in everything."""
     shape, item_shape = tuple(header["shape"]), tuple(header["item_shape"])
     dtype = check_dtype(npy_format.descr_to_dtype(_tuples(header["dtype"])))
-    cells, tag, size, data = (sections[name] for name in SECTIONS)
-    record_nbytes = prod(item_shape) * dtype.itemsize
     codecs = [_codec(description) for description in header["codecs"]]
+    cells = sections.pop("cells")
+    if not all(isinstance(n, int) and n >= 0 for n in (*shape, *item_shape)) or prod(shape) != len(cells):
+        raise CorruptFileError("the parts of the file contradict each other")
+    described = _frames if header.get("store", "cells") == "frames" else _cells
+    records = described(header, sections, codecs, prod(item_shape) * dtype.itemsize, cells)
+    return State(item_shape, dtype, cells.reshape(shape), records)
+
+
+def _cells(
+    header: dict[str, Any], sections: dict[str, Any], codecs: list[Any], record_nbytes: int, cells: RecordNumbers
+) -> Export:
+    tag, size, data = (sections[name] for name in ("tag", "size", "data"))
     auto = header["auto"]
-    counts = (*shape, *item_shape, auto["current"], auto["seen"], *auto["looks"])
     agree = (
-        all(isinstance(n, int) and n >= 0 for n in counts)
+        all(isinstance(n, int) and n >= 0 for n in (auto["current"], auto["seen"], *auto["looks"]))
         and auto["current"] < len(codecs)
-        and prod(shape) == len(cells)
         and len(tag) == len(size)
         and (not len(cells) or int(cells.max()) <= len(size))
         and int(size.sum(dtype=np.uint64)) == len(data)
@@ -137,7 +168,42 @@ def _check(header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> Sta
     )
     if not agree:
         raise CorruptFileError("the parts of the file contradict each other")
-    return State(item_shape, dtype, cells.reshape(shape), Export(codecs, **auto, tag=tag, size=size, data=data))
+    return Export(codecs, **auto, **sections)
+
+
+def _describe_cells(records: Export) -> dict[str, Any]:
+    return {"auto": {"current": records.current, "seen": records.seen, "looks": records.looks}}
+
+
+def _describe_frames(records: FrameExport) -> dict[str, Any]:
+    auto = isinstance(records.choice, str)
+    return {
+        "choice": records.choice if auto else _describe(records.choice),
+        "layouts": [list(layout) for layout in records.layouts],
+        "layout": records.layout,
+        "found": records.found,
+        "reference_nbytes": [reference.nbytes for reference in records.references],
+    }
+
+
+def _frames(
+    header: dict[str, Any], sections: dict[str, Any], codecs: list[Any], record_nbytes: int, cells: RecordNumbers
+) -> FrameExport:
+    choice = header["choice"] if header["choice"] == "auto" else _codec(header["choice"])
+    layouts = [Layout(*(operator.index(n) for n in layout)) for layout in header["layouts"]]
+    lengths = [operator.index(n) for n in header["reference_nbytes"]]
+    joined = sections.pop("references")
+    if sum(lengths) != len(joined) or min(lengths, default=0) < 0 or not isinstance(choice, str | Delta):
+        raise CorruptFileError("the parts of the file contradict each other")
+    references = np.split(joined, np.cumsum(lengths)[:-1]) if lengths else []
+    records = FrameExport(
+        choice, layouts, operator.index(header["layout"]), bool(header["found"]), codecs, references, **sections
+    )
+    try:
+        check_frames(records, record_nbytes, cells)
+    except CorruptPayloadError as error:
+        raise CorruptFileError(str(error)) from error
+    return records
 
 
 def _tuples(descr: Any) -> Any:

@@ -22,6 +22,7 @@ OFFSET_BITS = 32
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 MAX_PAYLOAD = OFFSET_MASK
 SMALLEST_SEGMENT, LARGEST_SEGMENT = 256 * 1024, 4 * 1024 * 1024
+MOST_SEGMENTS = 2**18  # a table of 2 MiB, of which only what is used is ever touched
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -33,7 +34,8 @@ class HostHeap:
 
     def __init__(self) -> None:
         self._buffers: list[Bytes] = []
-        self._bases: Numbers = np.empty(0, np.int64)
+        # Made for all the segments there will ever be: a reader may look up one that was not there when it began.
+        self._bases: Numbers = np.zeros(MOST_SEGMENTS, np.int64)
         self._used: Numbers = np.empty(0, np.int64)
         self._live: Numbers = np.empty(0, np.int64)
         self._touched: Numbers = np.empty(0, np.int64)
@@ -41,6 +43,7 @@ class HostHeap:
         self._vacant: list[int] = []
         self._spare, self._spare_touched = _NOTHING, 0
         self._sparse: set[int] = set()
+        self._reserved: set[int] = set()
 
     def append(self, payloads: Payloads) -> Numbers:
         """Copy payloads in and return their addresses; all of them, or (out of memory) none."""
@@ -67,6 +70,30 @@ class HostHeap:
             raise
         return address
 
+    def reserve(self, nbytes: int) -> int:
+        """A segment for the caller to append to, by itself and in `used` and `live`, until it gives it back."""
+        if nbytes <= self._spare.size <= 2 * nbytes:
+            number = self._place(self._spare, self._spare_touched)
+            self._spare, self._spare_touched = _NOTHING, 0
+        else:
+            number = self._place(map_memory(-(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE), touched=0)
+        self._reserved.add(number)
+        return number
+
+    def give_back(self, number: int) -> None:
+        """End a reservation. What was appended stays for as long as it lives."""
+        self._reserved.discard(number)
+        self._touched[number] = max(self._touched[number], self._used[number])
+        self._judge(number)
+
+    def segment(self, number: int) -> Bytes:
+        """The memory of a segment."""
+        return self._buffers[number]
+
+    def tables(self) -> tuple[Numbers, Numbers, Numbers]:
+        """For each segment: where in memory it begins, how many of its bytes are written, how many of those live."""
+        return self._bases, self._used, self._live
+
     def payloads(self, address: Numbers, size: Numbers) -> Payloads:
         """The payloads at these addresses, by reference."""
         return Payloads(self._buffers, address >> OFFSET_BITS, address & OFFSET_MASK, size, self._bases)
@@ -75,7 +102,7 @@ class HostHeap:
         """Give up payloads. Their bytes may be reused at once: no reader may look at them any more."""
         segment = address >> OFFSET_BITS
         np.subtract.at(self._live, segment, size)
-        for number in set(segment.tolist()) - {self._open}:
+        for number in set(segment.tolist()) - {self._open} - self._reserved:
             self._judge(number)
 
     def take_sparse_segment(self) -> int | None:
@@ -97,8 +124,9 @@ class HostHeap:
     def nbytes(self) -> int:
         """Everything resident: payloads, garbage, touched slack, the spare segment, the heap's own tables."""
         page = mmap.PAGESIZE
-        segments = int(((np.append(self._touched, self._spare_touched) + page - 1) // page * page).sum())
-        tables = self._bases.nbytes + self._used.nbytes + self._live.nbytes + self._touched.nbytes
+        touched = np.append(np.maximum(self._touched, self._used), self._spare_touched)
+        segments = int(((touched + page - 1) // page * page).sum())
+        tables = 2 * self._used.nbytes + self._live.nbytes + self._touched.nbytes
         return segments + tables
 
     def _segment_bytes(self) -> int:
@@ -129,10 +157,11 @@ class HostHeap:
             number = self._vacant.pop()
         else:
             number = len(self._buffers)
+            if number == MOST_SEGMENTS:
+                raise MemoryError(f"an array holds at most {MOST_SEGMENTS} segments; use several arrays")
             self._buffers.append(_NOTHING)
-            # New tables, not resized ones: a reader may hold the old, which stay right for the segments it knows of.
-            self._bases, self._used, self._live, self._touched = (
-                np.append(table, 0) for table in (self._bases, self._used, self._live, self._touched)
+            self._used, self._live, self._touched = (
+                np.append(table, 0) for table in (self._used, self._live, self._touched)
             )
         self._buffers[number] = buffer
         self._bases[number] = buffer.ctypes.data

@@ -34,7 +34,7 @@ if numba.config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set, and a kernel is nothing but machine code")
 
 
-def jit(signature: str) -> Callable[[Kernel], Kernel]:
+def jit(signature: Any) -> Callable[[Kernel], Kernel]:
     """Compile a kernel for `signature` now; keep the machine code on disk where numba finds a place for it."""
 
     def compile_kernel(function: Kernel) -> Kernel:
@@ -52,7 +52,9 @@ def jit(signature: str) -> Callable[[Kernel], Kernel]:
 @cache
 def _sources() -> str:
     """A word that changes with any file of which something is compiled into a kernel."""
-    files = [Path(__file__), *sorted((Path(__file__).parent / "codecs").glob("_*.py"))]
+    here = Path(__file__).parent
+    patterns = ("_native.py", "_*_kernels.py", "_changes.py", "_groups.py", "_lanes.py", "_layouts.py", "codecs/_*.py")
+    files = [file for pattern in patterns for file in sorted(here.glob(pattern))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
@@ -127,6 +129,25 @@ def copy_bytes(typingctx: Any, target: Any, source: Any, size: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def difference(typingctx: Any, a: Any, b: Any) -> Any:
+    """The 16 words of 64 bits at `a` and at `b`, compared bit by bit and all in one: zero if they are equal."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word, vector = ir.IntType(64), ir.VectorType(ir.IntType(64), 8)
+        found = None
+        for offset in (0, 64):
+            at = [builder.add(arg, ir.Constant(word, offset)) for arg in args]
+            loaded = [builder.load(builder.inttoptr(address, vector.as_pointer()), align=1) for address in at]
+            part = builder.xor(*loaded)
+            found = part if found is None else builder.or_(found, part)
+        kind = ir.FunctionType(word, [vector])
+        reduce = cgutils.get_or_insert_function(builder.module, kind, "llvm.vector.reduce.or.v8i64")
+        return builder.call(reduce, [found])
+
+    return types.uint64(types.int64, types.int64), codegen
 
 
 @intrinsic

@@ -1,6 +1,7 @@
 """`State`: a compressed array outside of its store, still compressed, for pickling and saving.
 
-Only the records that the array's own cells hold are in it, each once, so a view of a large array is small.
+Only the records that the array's own cells hold are in it, each once, so a view of a large array is small. Arrays on
+one store of frames that are pickled together, whole, come back on one store.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import pickle
 import zlib
 from dataclasses import dataclass, fields
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from compressed_array._cellstore import CellStore, Export
+from compressed_array._frame_state import FrameExport, Snapshot, renumbered
+from compressed_array._framestore import FrameStore
 from compressed_array._store import UNWRITTEN
 from compressed_array._table import CELL, Table
 from compressed_array.errors import CorruptPayloadError
@@ -22,15 +24,18 @@ from compressed_array.errors import CorruptPayloadError
 if TYPE_CHECKING:
     from compressed_array._array import CompressedArray
 
+# Which store each kind of export is restored to.
+STORES: dict[type, Any] = {Export: CellStore, FrameExport: FrameStore}
+
 
 @dataclass(frozen=True)
 class State:
-    """`cells` numbers the exported records from 1; 0 is a cell that was never written."""
+    """`cells` are the numbers of the exported records; 0 is a cell that was never written."""
 
     item_shape: tuple[int, ...]
     dtype: np.dtype[Any]
     cells: npt.NDArray[np.uint32]
-    records: Export
+    records: Export | FrameExport
 
 
 def take(array: CompressedArray) -> State:
@@ -39,39 +44,68 @@ def take(array: CompressedArray) -> State:
         numbers = array.cells.numbers
         held, inverse = np.unique(numbers, return_inverse=True)
         first = int(len(held) > 0 and held[0] == UNWRITTEN)
-        records = array.store.export(held[first:])
-    cells: npt.NDArray[np.uint32] = np.asarray(inverse + (1 - first), np.uint32).reshape(numbers.shape)
+        records, new = array.store.export(held[first:])
+    new = np.concatenate([np.zeros(first, np.uint32), new])
+    cells: npt.NDArray[np.uint32] = np.asarray(new[inverse], np.uint32).reshape(numbers.shape)
     return State(array.item_shape, array.dtype, cells, records)
 
 
 def rebuild(cls: type[CompressedArray], state: State) -> CompressedArray:
     """An array in a store of its own."""
-    record_nbytes = prod(state.item_shape) * state.dtype.itemsize
-    store = CellStore.restore(record_nbytes, state.dtype, state.records)
-    missing = np.bincount(state.cells.reshape(-1), minlength=len(state.records.size) + 1)
-    shared = np.repeat(np.arange(len(missing), dtype=np.uint32), np.maximum(missing - 1, 0))
-    shared = shared[shared != UNWRITTEN]
-    if len(shared):
-        store.retain(shared)
-    return cls.on_table(Table(store, np.array(state.cells, np.uint32).view(CELL)), state.item_shape, state.dtype)
+    cells = np.array(state.cells, np.uint32)
+    store = STORES[type(state.records)].restore(state.item_shape, state.dtype, state.records, cells)
+    return cls.on_table(Table(store, cells.view(CELL)), state.item_shape, state.dtype)
 
 
 def reduce_for_pickle(array: CompressedArray, protocol: int) -> tuple[Any, ...]:
     """What `__reduce_ex__` gives: compressed, with a checksum, and from protocol 5 on without copying the payloads."""
+    cells = array.cells
+    if isinstance(array.store, FrameStore) and cells.numbers.size == cells.table.numbers.size:
+        with array.store.epochs.writing:
+            snapshot = array.store.snapshot()
+            numbers = renumbered(snapshot.groups, cells.numbers)
+        return unpickle_on_store, (type(array), array.item_shape, array.dtype, numbers, snapshot)
     state = take(array)
-    data = state.records.data
+    return unpickle, (type(array), state.item_shape, state.dtype, state.cells, packed(state.records, protocol))
+
+
+def packed(records: Export | FrameExport, protocol: int) -> tuple[Any, ...]:
+    """An export as its kind, its fields and a checksum."""
+    data = records.data
     payload = pickle.PickleBuffer(data.data) if protocol >= 5 else data.tobytes()
-    exported = {f.name: getattr(state.records, f.name) for f in fields(Export)} | {"data": payload}
-    records = (exported, zlib.crc32(data.data))
-    return unpickle, (type(array), state.item_shape, state.dtype, state.cells, records)
+    parts = {f.name: getattr(records, f.name) for f in fields(records)} | {"data": payload}
+    return parts, zlib.crc32(data.data), type(records)
+
+
+def unpacked(parts: dict[str, Any], checksum: int, kind: type = Export) -> Any:
+    """The inverse of `packed`."""
+    data = np.frombuffer(parts["data"], np.uint8)
+    if zlib.crc32(data.data) != checksum:
+        raise CorruptPayloadError("the pickled items were changed since they were pickled")
+    return kind(**parts | {"data": data})
 
 
 def unpickle(
     cls: type[CompressedArray], item_shape: tuple[int, ...], dtype: np.dtype[Any], cells: Any, records: Any
 ) -> CompressedArray:
     """The inverse of `reduce_for_pickle`."""
-    exported, checksum = records
-    data = np.frombuffer(exported["data"], np.uint8)
-    if zlib.crc32(data.data) != checksum:
-        raise CorruptPayloadError("the pickled items were changed since they were pickled")
-    return rebuild(cls, State(item_shape, dtype, cells, Export(**exported | {"data": data})))
+    return rebuild(cls, State(item_shape, dtype, cells, unpacked(*records)))
+
+
+def unpickle_on_store(
+    cls: type[CompressedArray], item_shape: tuple[int, ...], dtype: np.dtype[Any], cells: Any, store: FrameStore
+) -> CompressedArray:
+    """The inverse of `reduce_for_pickle`, for an array that was pickled with its store."""
+    numbers = np.array(cells, np.uint32)
+    store.claim(numbers)
+    return cls.on_table(Table(store, numbers.view(CELL)), item_shape, dtype)
+
+
+def unpickle_store(item_shape: tuple[int, ...], dtype: np.dtype[Any], *records: Any) -> FrameStore:
+    """The store that a snapshot was taken of."""
+    return FrameStore.restore(item_shape, dtype, unpacked(*records), np.empty(0, np.uint32))
+
+
+def reduce_snapshot(snapshot: Snapshot, protocol: int) -> tuple[Any, ...]:
+    """A snapshot is unpickled as a store."""
+    return unpickle_store, (snapshot.item_shape, snapshot.dtype, *packed(snapshot.export, protocol))

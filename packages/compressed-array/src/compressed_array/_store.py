@@ -16,7 +16,9 @@ from compressed_array._epochs import Epochs
 
 Records = npt.NDArray[np.uint8]
 RecordNumbers = npt.NDArray[np.uint32]
+Lanes = npt.NDArray[np.int64]
 UNWRITTEN = 0
+MOST_LANES = 256
 
 
 class Store(Protocol):
@@ -40,11 +42,21 @@ class Store(Protocol):
     def nbytes(self) -> int:
         """All the memory the store holds, slack and garbage included."""
 
+    def holds(self, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+        """Whether the store is one for such items."""
+
     def read(self, numbers: RecordNumbers, out: Records) -> None:
         """Fill row i of a C-contiguous (n, record_nbytes) array with record `numbers[i]`."""
 
-    def write(self, records: Records) -> RecordNumbers:
-        """Store the rows; each gets a number of its own, with one reference."""
+    def read_pair(self, numbers: RecordNumbers, out: Records, others: RecordNumbers, other_out: Records) -> None:
+        """Two reads in one, of as many records each."""
+
+    def write(self, items: npt.NDArray[Any], lanes: Lanes) -> RecordNumbers:
+        """Store items, an (n, *item_shape) array that may lie in memory in any order.
+
+        `lanes[i]` says which stream item i is the next of. Several items may get the same number, with a reference for
+        each of them.
+        """
 
     def retain(self, numbers: RecordNumbers) -> None:
         """Take one more reference for each occurrence of a number."""
@@ -58,5 +70,10 @@ class Store(Protocol):
     def nbytes_of(self, numbers: RecordNumbers) -> int:
         """The memory these records account for; all of `nbytes`, if there are no others."""
 
-    def export(self, numbers: RecordNumbers) -> Any:
-        """These records in the form that is pickled and saved, without decoding them."""
+    def export(self, numbers: RecordNumbers) -> tuple[Any, RecordNumbers]:
+        """These records in the form that is pickled and saved, without decoding them, and their numbers in there."""
+
+
+def byte_rows(items: npt.NDArray[Any], count: int) -> Records:
+    """C-ordered memory of `count` items as bytes, without a copy if it is in C order already."""
+    return np.ascontiguousarray(items).reshape(-1).view(np.uint8).reshape(count, items.nbytes // count if count else 0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._store import RecordNumbers, Store
+from compressed_array._store import MOST_LANES, Lanes, RecordNumbers, Store
 
 CELL = np.dtype({"names": ["record", "compressed"], "formats": ["u4", "V4"], "offsets": [0, 0]})
 
@@ -20,10 +20,14 @@ CELL = np.dtype({"names": ["record", "compressed"], "formats": ["u4", "V4"], "of
 class Table:
     """Cells, the store their numbers belong to, and the duty to give the records back when no array needs them."""
 
-    __slots__ = ("__weakref__", "cells", "store")
+    __slots__ = ("__weakref__", "cells", "numbers", "row_lanes", "store")
 
     def __init__(self, store: Store, cells: npt.NDArray[Any]) -> None:
         self.store, self.cells = store, cells
+        self.numbers: RecordNumbers = cells.view(np.uint32).reshape(-1)
+        # The last axis is taken for the one of streams that are written side by side; where there is but one axis, its
+        # cells are one stream.
+        self.row_lanes: Lanes = np.arange(cells.shape[-1] if cells.ndim > 1 else 1) % MOST_LANES
 
     @classmethod
     def unwritten(cls, store: Store, grid: tuple[int, ...]) -> Table:
@@ -36,6 +40,10 @@ class Table:
         store.retain(numbers.reshape(-1))
         return cls(store, np.array(numbers, order="C").view(CELL))
 
+    def lanes(self, positions: npt.NDArray[np.int64]) -> Lanes:
+        """The streams that cells belong to, by their positions in C order."""
+        return self.row_lanes[positions % max(len(self.row_lanes), 1)]
+
     def owns(self, view: npt.NDArray[Any]) -> bool:
         """Whether a view's memory is this table's, and not a copy of it that numpy made on its own."""
         if view.size == 0:
@@ -44,4 +52,4 @@ class Table:
         return start <= int(view.ctypes.data) < start + self.cells.nbytes
 
     def __del__(self) -> None:
-        self.store.bury(self.cells.view(np.uint32).reshape(-1))
+        self.store.bury(self.numbers)

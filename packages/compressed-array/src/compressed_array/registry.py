@@ -54,6 +54,8 @@ _BUILT_IN = {
     "gzip": _BuiltIn("compressed_array.codecs.gzip:Gzip"),
     "igzip": _BuiltIn("compressed_array.codecs.igzip:Igzip", "isal.isal_zlib", "isal"),
     "zstd": _BuiltIn("compressed_array.codecs.zstd:Zstd", "zstandard", "zstd"),
+    "delta": _BuiltIn("compressed_array.codecs.delta:Delta"),
+    "delta-zstd": _BuiltIn("compressed_array.codecs.delta:DeltaZstd", "zstandard", "zstd"),
     "lz4-frame": _BuiltIn("compressed_array.codecs.lz4:LZ4Frame", "lz4.frame", "lz4"),
     "lz4-block": _BuiltIn("compressed_array.codecs.lz4:LZ4Block", "lz4.block", "lz4"),
 }

@@ -31,6 +31,8 @@ CODECS: dict[str, Any] = {
     "lz4-block-0": "lz4-block/0",
     "lz4-block--5": "lz4-block/-5",
     "lz4-block-9": "lz4-block/9",
+    "delta": "delta",
+    "delta-zstd": "delta-zstd",
 }
 
 

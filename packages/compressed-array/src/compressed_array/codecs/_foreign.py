@@ -72,17 +72,20 @@ class ZstdFunctions:
         self.create_decompressor = _typed(library.ZSTD_createDCtx, pointer)
         self.free_decompressor = _typed(library.ZSTD_freeDCtx, size, pointer)
         self.load_for_decompressor = _typed(library.ZSTD_DCtx_loadDictionary, size, pointer, pointer, size)
+        self.sizeof_compressor = _typed(library.ZSTD_sizeof_CCtx, size, pointer)
+        self.call_compress = _typed(library.ZSTD_compress2, size, pointer, pointer, size, pointer, size)
+        self.call_decompress = _typed(library.ZSTD_decompressDCtx, size, pointer, pointer, size, pointer, size)
         self.compress = _address(library.ZSTD_compress2)
         self.decompress = _address(library.ZSTD_decompressDCtx)
         self.frame_size = _address(library.ZSTD_findFrameCompressedSize)
         self.content_size = _address(library.ZSTD_getFrameContentSize)
-        self._is_error = _typed(library.ZSTD_isError, ctypes.c_uint, size)
+        self.is_error = _typed(library.ZSTD_isError, ctypes.c_uint, size)
         self._error_name = _typed(library.ZSTD_getErrorName, ctypes.c_char_p, size)
 
     def check(self, result: int, doing: str) -> None:
         """Raise if what a function of zstd's returned, or the int64 of the same bits, is an error."""
         code = result % 2**64
-        if self._is_error(code):
+        if self.is_error(code):
             reason = self._error_name(code).decode("ascii", "replace")
             # Its own checks have let the level, the dictionary and the sizes pass, so this is no wrong argument.
             raise (MemoryError if code == OUT_OF_MEMORY else RuntimeError)(f"zstd failed {doing}: {reason}")
@@ -135,6 +138,11 @@ class ZstdContexts(threading.local):
                 f.check(loaded, "to load the dictionary")
             self._decompressor = made
         return self._decompressor.address
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the calling thread's compressor, with its tables and copy of the dictionary."""
+        return 0 if self._compressor is None else int(self._functions.sizeof_compressor(self._compressor.address))
 
 
 class _Owned:

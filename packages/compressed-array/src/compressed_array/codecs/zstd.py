@@ -49,13 +49,19 @@ class Zstd(Codec):
 
     @classmethod
     def train(
-        cls, samples: npt.NDArray[Any] | Iterable[Buffer], level: int = DEFAULT_LEVEL, dict_size: int = 16384
+        cls,
+        samples: npt.NDArray[Any] | Iterable[Buffer],
+        level: int = DEFAULT_LEVEL,
+        dict_size: int = 16384,
+        segment: int | None = None,
     ) -> Self:
         """A codec with a dictionary learnt from sample records: rows of an array, or buffers.
 
         It pays for small records that resemble each other; give it some hundred. Larger dictionaries cost more to
-        apply than they gain.
+        apply than they gain. The trainer puts segments of the samples together and tries several lengths for them;
+        with `segment`, only that one, in a tenth of the memory.
         """
+        parameters = {} if segment is None else {"k": segment, "d": SHORTEST_SAMPLE}
         library = cls(level)._library
         if operator.index(dict_size) < SMALLEST_DICTIONARY:
             raise ValueError(f"a dictionary has at least {SMALLEST_DICTIONARY} bytes, not {dict_size!r}")
@@ -68,7 +74,7 @@ class Zstd(Codec):
                 f"{SHORTEST_SAMPLE} bytes or more, {dict_size} bytes in all, not {len(records)} with {total}"
             )
         try:
-            trained = library.train_dictionary(dict_size, records, level=level)
+            trained = library.train_dictionary(dict_size, records, level=level, **parameters)
         except (library.ZstdError, ValueError) as error:
             raise ValueError(
                 f"no dictionary can be learnt from {len(records)} records of {total} bytes: {error}"
@@ -113,6 +119,53 @@ class Zstd(Codec):
 
         over_rows(work, rows, records.nbytes)
         return Payloads.in_one_buffer(memory, offsets, sizes)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that compressing with this codec takes in the calling thread."""
+        contexts = 0 if self._contexts is None else self._contexts.nbytes
+        return contexts + len(self.dictionary or "") + len(self._dictionary or b"")
+
+    def drop_contexts(self) -> None:
+        """Give up the contexts of all threads; nobody may be using one."""
+        self._contexts = None
+        self._of_thread = threading.local()
+
+    def encode_parts(self, parts: Payloads) -> Payloads:
+        """Encode buffers of different sizes; a payload as long as its buffer means that it did not shrink."""
+        size, offset = parts.size.copy(), np.cumsum(parts.size) - parts.size
+        memory = scratch(int(parts.size.sum()))
+        for i, at in enumerate(offset.tolist()):
+            payload = self._encode_into(parts[i], memory[at : at + int(size[i])])
+            size[i] = payload if payload else size[i]
+        return Payloads.in_one_buffer(memory, offset, size)
+
+    def decode_part(self, payload: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """What one of `encode_parts` was, in memory that leaves no hole behind."""
+        calls = self.calls()
+        if calls is None:
+            return np.frombuffer(self.decode(payload), np.uint8)
+        functions, contexts = calls
+        claimed = self._library.get_frame_parameters(payload).content_size
+        check_claim(claimed, MOST_EXPANSION * payload.size, None)
+        out = scratch(claimed)
+        where = out.ctypes.data, out.size, payload.ctypes.data, payload.size
+        if functions.call_decompress(contexts.decompressor, *where) != claimed:
+            raise CorruptPayloadError(f"zstd frame of {claimed} bytes does not decode")
+        return out
+
+    def _encode_into(self, data: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]) -> int:
+        """Encode to `out` and return the size of the payload; 0 if it does not fit."""
+        calls = self.calls()
+        if calls is None:
+            payload = as_bytes_view(self.encode(data))
+            if payload.size <= out.size:
+                out[: payload.size] = payload
+            return payload.size if payload.size <= out.size else 0
+        functions, contexts = calls
+        # Straight to its place: payloads of all sizes, each in an allocation of its own, leave holes in the heap.
+        size = functions.call_compress(contexts.compressor, out.ctypes.data, out.size, data.ctypes.data, data.size)
+        return 0 if functions.is_error(size) else int(size)
 
     def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
         native = self._native()
@@ -161,14 +214,17 @@ class Zstd(Codec):
     def _native(self) -> tuple[Any, _foreign.ZstdFunctions, _foreign.ZstdContexts] | None:
         """What a batch needs to go through zstd's own functions, where numba is and the library shows them."""
         kernels = native("codecs._zstd_kernels")
-        if kernels is None:
-            return None
+        calls = None if kernels is None else self.calls()
+        return None if calls is None else (kernels, *calls)
+
+    def calls(self) -> tuple[_foreign.ZstdFunctions, _foreign.ZstdContexts] | None:
+        """zstd's own functions, where the library shows them, and contexts with this level and dictionary."""
         functions = _foreign.zstd()
         if functions is None:
             return None
         if self._contexts is None:
             self._contexts = _foreign.ZstdContexts(functions, self.level, self._dictionary)
-        return kernels, functions, self._contexts
+        return functions, self._contexts
 
 
 def _dictionary_bytes(dictionary: bytes | str) -> bytes:

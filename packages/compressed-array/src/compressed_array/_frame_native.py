@@ -1,0 +1,145 @@
+"""The native engine of a store of frames: lays out what the kernels need, once a batch."""
+
+from __future__ import annotations
+
+from threading import local
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._frames import Frames
+from compressed_array._kernels import native
+from compressed_array._lanes import ROOM
+from compressed_array._layouts import FRAME, Geometry
+from compressed_array._parallel import over_rows
+from compressed_array._store import RecordNumbers, Records
+from compressed_array.codecs import _foreign
+from compressed_array.errors import CorruptPayloadError
+
+Words = npt.NDArray[np.int64]
+_NONE: RecordNumbers = np.empty(0, np.uint32)
+
+
+def is_usable(frames: Frames) -> bool:
+    """Whether there are kernels, and zstd's own functions for them where zstd is used at all."""
+    uses_zstd = frames.intra is not None or bool(frames.codecs)
+    if uses_zstd and _foreign.zstd() is None:
+        return False
+    return native("_frame_kernels") is not None and native("_walk_kernels") is not None
+
+
+class NativeEngine:
+    """Kernels at work on `Frames`. Writing is the writer's alone; any number of threads read."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._writer, self._reader = native("_frame_kernels"), native("_walk_kernels")
+        self._references: Words = np.empty(0, np.int64)
+        self._of_thread = local()
+        self._scratch, self._scratch_at = np.empty(0, np.uint8), 0
+
+    def write(
+        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, first: int, numbers: RecordNumbers
+    ) -> int:
+        """Write items from number `first` on, up to one whose lane needs a new group; returns how many are done."""
+        frames = self._frames
+        try:
+            compressor = self._of_thread.compressor
+        except AttributeError:
+            compressor = self._of_thread.compressor = self._find_compressor()
+        needed = 3 * (int(geometry.words[FRAME]) + ROOM)
+        if len(self._scratch) < needed:
+            self._scratch = np.empty(needed, np.uint8)
+            self._scratch_at = self._scratch.__array_interface__["data"][0]
+        groups = frames.groups
+        _, used, live = frames.heap.tables()
+        done: int = self._writer.write_items(
+            items.__array_interface__["data"][0],
+            items.strides[0],
+            geometry.words,
+            lane_of,
+            first,
+            frames.lanes.words,
+            groups.table,
+            groups.free,
+            groups.dead,
+            groups.full,
+            groups.counts,
+            used,
+            live,
+            self._reference_addresses(),
+            frames.reference,
+            frames.mode,
+            frames.capacity,
+            frames.layout_number,
+            *compressor,
+            self._scratch_at,
+            numbers,
+        )
+        return done
+
+    def read(
+        self,
+        numbers: RecordNumbers,
+        out: Records,
+        others: RecordNumbers = _NONE,
+        other_out: Records | None = None,
+        layouts: Words | None = None,
+    ) -> None:
+        """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`."""
+        frames, kernel = self._frames, self._reader.read_items
+        table, references = frames.groups.table, self._reference_addresses()
+        bases = frames.heap.tables()[0]
+        words = frames.layout_words if layouts is None else layouts
+        base = bases.__array_interface__["data"][0], references.__array_interface__["data"][0]
+        target, nbytes = out.__array_interface__["data"][0], out.shape[1]
+        other = 0 if other_out is None else other_out.__array_interface__["data"][0]
+        unpacked = frames.most_unpacked if frames.codecs else 0
+
+        def work(low: int, high: int) -> None:
+            tools = np.array([*self._zstd(), *base, unpacked, *self._contexts()], np.int64)
+            scratch = np.empty(nbytes + ROOM + unpacked, np.uint8)  # the caller's: numba frees what it sees no use of
+            at = scratch.__array_interface__["data"][0]
+            bad = kernel(numbers, target, others, other, nbytes, table, words, tools, at, low, high)
+            if bad >= 0:
+                raise CorruptPayloadError(f"the frames of item {bad} do not decode")
+
+        over_rows(work, len(numbers), out.nbytes * (1 if other_out is None else 2))
+
+    def retain(self, numbers: RecordNumbers) -> None:
+        """Take one more reference for each number."""
+        self._writer.add_references(numbers, self._frames.groups.table, self._frames.layout_words)
+
+    def release(self, numbers: RecordNumbers, first: int) -> int:
+        """Give up a reference for each number from `first` on, until the list of the dead is full; says how many."""
+        frames, groups = self._frames, self._frames.groups
+        words = frames.layout_words
+        done: int = self._writer.drop_references(numbers, first, groups.table, words, groups.dead, groups.counts)
+        return done
+
+    def _reference_addresses(self) -> Words:
+        # By a local name: readers do this, too, and may put back the addresses of fewer.
+        known, references = self._references, self._frames.references
+        if len(known) != len(references):
+            known = np.array([r.__array_interface__["data"][0] for r in references], np.int64)
+            self._references = known
+        return known
+
+    def _find_compressor(self) -> tuple[int, int]:
+        """zstd's function and a context of this thread's own, for writing records."""
+        if self._frames.intra is None:
+            return 0, 0
+        functions, contexts = self._frames.intra.calls()
+        return functions.compress, contexts.compressor
+
+    def _zstd(self) -> tuple[int, int]:
+        if self._frames.intra is None:
+            functions = _foreign.zstd() if self._frames.codecs else None
+            return 0 if functions is None else functions.decompress, 0
+        functions, contexts = self._frames.intra.calls()
+        return functions.decompress, contexts.decompressor
+
+    def _contexts(self) -> list[int]:
+        frames = self._frames
+        return [codec.calls()[1].decompressor if frames.is_used[i] else 0 for i, codec in enumerate(frames.codecs)]

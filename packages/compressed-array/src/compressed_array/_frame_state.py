@@ -1,0 +1,203 @@
+"""A store of frames outside of its process: which groups are needed, how they are laid end to end, and how not to be
+fooled by what comes back.
+
+Groups are exported whole and as they are, packed or not, so that nothing is decoded or encoded on the way. What lanes
+remember is left behind: the first items written after a journey are stored as if a stream had just begun.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array import _changes
+from compressed_array._frame_twin import split_records
+from compressed_array._frames import MOST_REFERENCES, Frames
+from compressed_array._groups import (
+    ADDRESS_MASK,
+    FIRST_CODEC,
+    FREE,
+    FROM_REFERENCE,
+    KIND_BITS,
+    PLAIN,
+    RAW,
+    RECORDS,
+    SINCE_LAST,
+    SLOTS,
+    TAG_BITS,
+    split_numbers,
+)
+from compressed_array._kernels import native
+from compressed_array._lanes import ROOM
+from compressed_array._layouts import Layout
+from compressed_array._payloads import Payloads
+from compressed_array._store import RecordNumbers
+from compressed_array.errors import CorruptPayloadError
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class FrameExport:
+    """Groups on their way out of the process, numbered from 0, and what is needed to read them."""
+
+    choice: Any
+    layouts: list[Layout]
+    layout: int
+    found: bool  # whether `layout` is known to be how items are stacked
+    codecs: list[Any]
+    references: list[npt.NDArray[np.uint8]]
+    tag: npt.NDArray[np.uint8]
+    size: npt.NDArray[np.uint32]
+    before: npt.NDArray[np.uint32]
+    count: npt.NDArray[np.uint8]
+    layout_of: npt.NDArray[np.uint8]
+    data: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All of a store at one time. Arrays that are pickled together refer to one, and share a store again afterwards."""
+
+    item_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    export: FrameExport
+    groups: Numbers
+    version: int
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from compressed_array import _state  # which stands above the stores
+
+        return _state.reduce_snapshot(self, int(protocol))
+
+
+def renumbered(groups: Numbers, numbers: RecordNumbers) -> RecordNumbers:
+    """Numbers as they are when `groups`, which are in order, are counted from 0."""
+    new = np.zeros(numbers.shape, np.uint32)
+    written = numbers != 0
+    of, slots = split_numbers(numbers[written])
+    new[written] = np.searchsorted(groups, of) * SLOTS + slots + 1
+    return new
+
+
+def export(frames: Frames, groups: Numbers, choice: Any, found: bool) -> FrameExport:
+    """These groups, in this order."""
+    table = frames.groups.table[groups]
+    size = table["size"].astype(np.int64)
+    data = np.empty(int(size.sum()), np.uint8)
+    frames.heap.payloads(table["where"] & ADDRESS_MASK, size).copy_to(data, np.cumsum(size) - size)
+    before = table["before"].astype(np.int64) - 1
+    # A group that is there for the sake of others may have one before it that nobody needs.
+    at = np.minimum(np.searchsorted(groups, before), max(len(groups) - 1, 0))
+    there = (before >= 0) & (groups[at] == before) if len(groups) else before >= 0
+    return FrameExport(
+        choice,
+        list(frames.layouts),
+        frames.layout_number,
+        found,
+        list(frames.codecs),
+        list(frames.references[1:]),
+        (table["where"] >> TAG_BITS).astype(np.uint8),
+        table["size"].copy(),
+        np.where(there, at + 1, 0).astype(np.uint32),
+        table["count"].copy(),
+        table["layout"].copy(),
+        data,
+    )
+
+
+def restore(frames: Frames, export: FrameExport) -> None:
+    """Put exported groups into new `Frames`; nobody has a reference to any of them."""
+    for layout in export.layouts:
+        frames.use_layout(layout)
+    frames.use_layout(export.layouts[export.layout])
+    frames.lanes.start_over(frames.layout.frame_nbytes)
+    frames.references += [np.ascontiguousarray(reference) for reference in export.references]
+    frames.codecs, frames.is_used = list(export.codecs), [True] * len(export.codecs)
+    size = export.size.astype(np.int64)
+    address = frames.heap.append(Payloads.in_one_buffer(export.data, np.cumsum(size) - size, size))
+    groups = frames.groups
+    while groups.counts[FREE] < len(size):
+        groups.grow()
+    table = groups.table[: len(size)]
+    table["where"] = address | export.tag.astype(np.int64) << TAG_BITS
+    table["size"], table["before"] = export.size, export.before
+    table["count"], table["layout"] = export.count, export.layout_of
+    groups.free = np.append(np.arange(len(groups.table) - 1, len(size) - 1, -1), np.zeros(len(size), np.int64))
+    groups.counts[FREE] = len(groups.table) - len(size)
+    largest = max((layout.frame_nbytes for layout in frames.layouts), default=0)
+    frames.most_unpacked = SLOTS * (largest + ROOM)
+
+
+def check(export: FrameExport, record_nbytes: int, numbers: RecordNumbers) -> None:
+    """Raise for an export from outside that could make a reader look where it must not."""
+    layouts = export.layouts
+    sound = (
+        0 < len(layouts) <= 255
+        and 0 <= export.layout < len(layouts)
+        and all(min(part[:3]) > 0 and part.depth * part.frame_nbytes == record_nbytes for part in export.layouts)
+        and len(export.references) < MOST_REFERENCES
+        and all(r.dtype == np.uint8 and r.ndim == 1 for r in export.references)
+        and len({len(part) for part in (export.tag, export.size, export.before, export.count, export.layout_of)}) == 1
+        and int(export.size.sum(dtype=np.uint64)) == len(export.data)
+        and bool(((export.tag >= RECORDS) & (export.tag < FIRST_CODEC + len(export.codecs))).all())
+        and bool((export.layout_of < len(layouts)).all())
+        and bool((export.before <= len(export.size)).all())
+        and bool((export.count <= SLOTS).all())
+        and _numbers_fit(export, numbers)
+    )
+    if not sound:
+        raise CorruptPayloadError("the groups contradict each other")
+    end = np.cumsum(export.size.astype(np.int64))
+    shortest = [len(reference) for reference in export.references]
+    for group, (tag, size, count, of) in enumerate(
+        zip(export.tag.tolist(), export.size.tolist(), export.count.tolist(), export.layout_of.tolist(), strict=True)
+    ):
+        data = export.data[end[group] - size : end[group]]
+        frame_nbytes = layouts[of].frame_nbytes
+        if tag >= FIRST_CODEC:
+            data = np.frombuffer(export.codecs[tag - FIRST_CODEC].decode(data), np.uint8)
+        usable = next((i for i, nbytes in enumerate(shortest) if nbytes < frame_nbytes), len(shortest))
+        if not _fits(data, tag == PLAIN, count, frame_nbytes, usable + 1):
+            raise CorruptPayloadError(f"group {group} is not one of {count} frames of {frame_nbytes} bytes")
+
+
+def _numbers_fit(export: FrameExport, numbers: RecordNumbers) -> bool:
+    """Whether every item's frames are in its group and the one before."""
+    groups, slots = split_numbers(numbers[numbers != 0])
+    if not len(groups):
+        return True
+    if groups.max() >= len(export.size):
+        return False
+    depth = np.array([layout.depth for layout in export.layouts])[export.layout_of[groups]]
+    missing = np.maximum(depth - 1 - slots, 0)
+    before = export.before[groups].astype(np.int64) - 1
+    alike = (before >= 0) & (export.layout_of[before] == export.layout_of[groups])
+    return bool(((slots < export.count[groups]) & ((missing == 0) | (alike & (export.count[before] >= missing)))).all())
+
+
+def _fits(data: npt.NDArray[np.uint8], plain: bool, count: int, frame_nbytes: int, references: int) -> bool:
+    """Whether bytes are a group of `count` frames; by its kernel where there is one."""
+    kernels = native("_walk_kernels")
+    if kernels is not None:
+        return bool(kernels.group_fits(data.ctypes.data, data.size, plain, count, frame_nbytes, references))
+    if plain:
+        return bool(data.size == count * frame_nbytes)
+    frame = np.zeros(frame_nbytes, np.uint8)
+    try:
+        records = split_records(data, count)
+        for k, (kind, body) in enumerate(records):
+            if kind == SINCE_LAST:
+                _changes.apply(body, frame)
+            elif kind == FROM_REFERENCE:
+                if not len(body) or body[0] >= references:
+                    return False
+                _changes.apply(body[1:], frame)
+            if (k == 0 and kind == SINCE_LAST) or (kind == RAW and len(body) != frame_nbytes):
+                return False
+    except CorruptPayloadError:
+        return False
+    return sum(len(_changes.varint(len(body) << KIND_BITS)) + len(body) for _, body in records) == data.size

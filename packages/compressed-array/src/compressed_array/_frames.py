@@ -1,0 +1,80 @@
+"""`Frames`: what a store of frames consists of, and what both of its engines, native and numpy's, work on."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._groups import Groups, split_numbers
+from compressed_array._heap import HostHeap
+from compressed_array._lanes import DELTA, Lanes
+from compressed_array._layouts import Geometry, Layout, geometry
+from compressed_array._store import RecordNumbers
+
+Bytes = npt.NDArray[np.uint8]
+MOST_REFERENCES = 256
+
+
+class Frames:
+    """Groups of frames in a heap, the lanes that add to them, and all that is needed to decode them."""
+
+    def __init__(self, item_shape: tuple[int, ...], itemsize: int, layout: Layout) -> None:
+        self.item_shape, self.itemsize = item_shape, itemsize
+        self.record_nbytes = prod(item_shape) * itemsize
+        self.heap, self.groups = HostHeap(), Groups()
+        self.layouts: list[Layout] = []
+        # Reference 0 is a frame of zeros, of whatever size.
+        self.references: list[Bytes] = [np.zeros(self.record_nbytes, np.uint8)]
+        self.codecs: list[Any] = []
+        self.is_used: list[bool] = []  # whether any group is packed by the codec, or may be
+        self.intra: Any = None
+        # How the next group is written: the kind of its records, and how many it may hold.
+        self.mode, self.capacity = DELTA, 1
+        self.most_unpacked = 0  # bytes of a group before a codec packed it
+        self.reference = 0
+        self.use_layout(layout)
+        self.lanes = Lanes(item_shape, itemsize, layout.frame_nbytes)
+
+    @property
+    def layout(self) -> Layout:
+        """How the next item is divided into frames."""
+        return self.layouts[self.layout_number]
+
+    def use_layout(self, layout: Layout) -> None:
+        """Divide items in another way from the next one on; the lanes start over."""
+        if layout not in self.layouts:
+            self.layouts.append(layout)
+        self.layout_number = self.layouts.index(layout)
+        self.layout_words = np.array([part[:3] for part in self.layouts], np.int64)
+        self.reference = 0
+        self._geometries: dict[tuple[int, ...], Geometry | None] = {}
+
+    def add_reference(self, frame: Bytes) -> None:
+        """Code frames against this one from now on."""
+        if len(self.references) < MOST_REFERENCES:
+            self.references.append(frame)
+            self.reference = len(self.references) - 1
+
+    def add_codec(self, codec: Any) -> None:
+        """Let groups be packed by another codec, too."""
+        self.is_used.append(True)
+        self.codecs.append(codec)
+
+    def needed(self, numbers: RecordNumbers) -> npt.NDArray[np.int64]:
+        """The groups that hold the frames of these items, as often as an item needs one."""
+        table = self.groups.table
+        groups, slots = split_numbers(numbers[numbers != 0])
+        reaches_back = slots < self.layout_words[table["layout"][groups], 0] - 1
+        return np.concatenate([groups, table["before"][groups[reaches_back]].astype(np.int64) - 1])
+
+    def geometry(self, strides: tuple[int, ...]) -> Geometry | None:
+        """How to find frames in items of these strides, or None where they are not dense."""
+        try:
+            return self._geometries[strides]
+        except KeyError:
+            found = geometry(self.layout, self.item_shape, self.itemsize, strides)
+            self._geometries[strides] = found
+            return found

@@ -1,0 +1,319 @@
+"""`FrameStore`: items that follow each other in time, every frame of them stored once.
+
+An item is compared, byte by byte, with the last one of its lane. What is equal is not stored again: nothing of an item
+that is the same, one frame of a stack that moved on by one, all of an item that has nothing in common with the last.
+New frames go to the lane's open group; a group that is full moves to the heap, packed by a codec where there is one.
+So a wrapper that does not stack, a reset, a wrap-around or a write to any odd place costs space and nothing else.
+
+Several arrays may stand on one store: what they have in common in time they then have in common in memory.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array import _frame_native, _frame_state, _heap
+from compressed_array._epochs import Epochs
+from compressed_array._frame_state import FrameExport, Snapshot
+from compressed_array._frame_twin import TwinEngine, group_bytes
+from compressed_array._frames import Frames
+from compressed_array._groups import ADDRESS_MASK, DEAD, FIRST_CODEC, FREE, FULL, PLAIN, SLOTS, TAG_BITS
+from compressed_array._heap import MAX_PAYLOAD, OFFSET_BITS
+from compressed_array._lanes import BUFFER, GROUP_OF, ROOM, SEGMENT, SIZE, USED
+from compressed_array._layouts import Layout
+from compressed_array._payloads import Payloads
+from compressed_array._stacks import StackFinder, given_layout
+from compressed_array._store import Lanes, RecordNumbers, Records
+from compressed_array._watch import Watch
+
+Words = npt.NDArray[np.int64]
+# Groups that are full, or dead, are seen to some at a time: Python takes as long for one as for many.
+MANY = 16
+
+
+class FrameStore:
+    """Items of one shape and dtype in streams, one for each lane."""
+
+    def __init__(self, item_shape: tuple[int, ...], dtype: np.dtype[Any], codec: Any = "auto") -> None:
+        nbytes = prod(item_shape) * dtype.itemsize
+        if nbytes > MAX_PAYLOAD // SLOTS:
+            limit = MAX_PAYLOAD // SLOTS >> 20
+            raise ValueError(f"an item of {nbytes} bytes is too large; use a smaller item_ndim (limit: {limit} MiB)")
+        self.epochs = Epochs()
+        self.item_shape, self.dtype, self.record_nbytes = item_shape, dtype, nbytes
+        layout = given_layout(item_shape, dtype.itemsize, codec)
+        self._frames = Frames(item_shape, dtype.itemsize, layout or Layout.unstacked(nbytes))
+        self._finder = StackFinder(item_shape) if layout is None else None
+        self._watch = Watch(self._frames, self.epochs, codec)
+        self._engine: Any = None
+        self._known_lanes: Lanes | None = None
+        self._graveyard: deque[RecordNumbers] = deque()
+        self._has_unclaimed = False
+        self._version = 0
+        self._snapshot: Callable[[], Snapshot | None] = lambda: None
+
+    @property
+    def codec(self) -> Any:
+        return self._watch.codec
+
+    @property
+    def codec_choice(self) -> Any:
+        return self._watch.choice
+
+    def holds(self, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+        return item_shape == self.item_shape and dtype == self.dtype
+
+    @property
+    def nbytes(self) -> int:
+        with self.epochs.writing:
+            self._settle(thoroughly=True)
+            frames = self._frames
+            tables = frames.groups.nbytes + frames.lanes.nbytes
+            shared = sum(r.nbytes for r in frames.references) + sum(codec.nbytes for codec in frames.codecs)
+            return int(frames.heap.nbytes + tables + shared)
+
+    def read(self, numbers: RecordNumbers, out: Records) -> None:
+        # A copy, made before the tables are looked at: cells may be given numbers that those do not know.
+        self._get_engine().read(np.array(numbers), out)
+
+    def read_pair(self, numbers: RecordNumbers, out: Records, others: RecordNumbers, other_out: Records) -> None:
+        """Two reads in one, in which frames that both need are decoded once."""
+        self._get_engine().read(np.array(numbers), out, np.array(others), other_out)
+
+    def write(self, items: npt.NDArray[Any], lanes: Lanes) -> RecordNumbers:
+        self._settle()
+        self._version += 1
+        numbers = np.zeros(len(items), np.uint32)
+        if not items.size or not self.record_nbytes:
+            return numbers
+        frames, engine = self._frames, self._get_engine()
+        if lanes is not self._known_lanes:  # a buffer writes the same lanes at every step
+            frames.lanes.grow(int(lanes.max()) + 1)
+            self._known_lanes = lanes
+        if self._finder is not None:
+            layout = self._finder.look(items, lanes, frames.lanes)
+            if layout is not None:
+                self._finder = None
+                self._use_layout(Layout.of(self.item_shape, self.dtype.itemsize, *layout))
+        geometry = frames.geometry(items.strides[1:])
+        if geometry is None:
+            items = np.ascontiguousarray(items)
+            geometry = frames.geometry(items.strides[1:])
+            assert geometry is not None  # C order is dense
+        frames.lanes.arrange(geometry.strides)
+        done = 0
+        try:
+            while (done := engine.write(items, geometry, lanes, done, numbers)) < len(items):
+                self._provide(int(lanes[done]))
+        except BaseException:
+            self.release(numbers)
+            raise
+        if frames.groups.counts[FULL] >= MANY:
+            self._tend()
+        return numbers
+
+    def retain(self, numbers: RecordNumbers) -> None:
+        self._settle()  # a program that copies and never writes would keep every copy it dropped
+        self._get_engine().retain(np.ascontiguousarray(numbers))
+
+    def release(self, numbers: RecordNumbers) -> None:
+        self._version += 1
+        numbers = np.ascontiguousarray(numbers)
+        done = 0
+        while (done := self._get_engine().release(numbers, done)) < len(numbers):
+            self._bury_dead()
+        if self._frames.groups.counts[DEAD] >= MANY:
+            self._bury_dead()
+
+    def bury(self, numbers: RecordNumbers) -> None:
+        self._graveyard.append(numbers)
+
+    def nbytes_of(self, numbers: RecordNumbers) -> int:
+        with self.epochs.writing:
+            self._settle(thoroughly=True)
+            needed = self._frames.needed(numbers)
+            table, lanes = self._frames.groups.table, self._frames.lanes.words
+            held = lanes[lanes[:, GROUP_OF] > 0, GROUP_OF] - 1
+            by_lanes = len(held) + int((table["before"][held] > 0).sum())
+            if len(needed) + by_lanes == int(table["references"].sum()):
+                return self.nbytes
+            own = np.unique(needed)
+            return int(table["size"][own].sum()) + table.itemsize * len(own)
+
+    def export(self, numbers: RecordNumbers) -> tuple[FrameExport, RecordNumbers]:
+        self._settle(thoroughly=True)
+        groups = np.unique(self._frames.needed(numbers))
+        exported = _frame_state.export(self._frames, groups, self.codec_choice, self._finder is None)
+        return exported, _frame_state.renumbered(groups, numbers)
+
+    @classmethod
+    def restore(
+        cls, item_shape: tuple[int, ...], dtype: np.dtype[Any], export: FrameExport, numbers: RecordNumbers
+    ) -> FrameStore:
+        """A store that holds exactly these groups, with a reference for each occurrence in `numbers`."""
+        store = cls(item_shape, dtype, export.choice)
+        _frame_state.restore(store._frames, export)
+        if export.found:
+            store._finder = None
+        store._watch.start_over()
+        store._has_unclaimed = True
+        store.claim(numbers)
+        return store
+
+    def claim(self, numbers: RecordNumbers) -> None:
+        """Take references to restored items. What nobody has claimed is gone with the first write."""
+        self._get_engine().retain(np.ascontiguousarray(numbers).reshape(-1))
+
+    def snapshot(self) -> Snapshot:
+        """All there is, for pickling: the same object as before if nothing has changed since."""
+        with self.epochs.writing:
+            self._settle(thoroughly=True)
+            taken = self._snapshot()
+            if taken is None or taken.version != self._version:
+                groups = np.flatnonzero(self._frames.groups.table["references"]).astype(np.int64)
+                exported = _frame_state.export(self._frames, groups, self.codec_choice, self._finder is None)
+                taken = Snapshot(self.item_shape, self.dtype, exported, groups, self._version)
+                self._snapshot = weakref.ref(taken)
+            return taken
+
+    def _get_engine(self) -> Any:
+        # Kernels are compiled when the first item is written, not when the array is made.
+        if self._engine is None:
+            native = _frame_native.is_usable(self._frames)
+            self._engine = _frame_native.NativeEngine(self._frames) if native else TwinEngine(self._frames)
+        return self._engine
+
+    def _provide(self, lane: int) -> None:
+        """See to it that the next item of a lane can be written."""
+        frames = self._frames
+        self._bury_dead()
+        self._tend()
+        if not frames.groups.counts[FREE]:
+            frames.groups.grow()
+        words = frames.lanes.words[lane]
+        most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
+        if words[SIZE] - words[USED] < most:
+            # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
+            # Groups that are packed do not stay here, so there a few pages will do.
+            wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
+            usual = min(max(wanted, most, _heap.SMALLEST_SEGMENT // 4), _heap.LARGEST_SEGMENT)
+            segment = frames.heap.reserve(most + (_heap.SMALLEST_SEGMENT // 16 if self._watch.packs else usual))
+            if words[SIZE]:
+                frames.heap.give_back(int(words[SEGMENT]))
+            memory = frames.heap.segment(segment)
+            words[SEGMENT], words[BUFFER], words[USED], words[SIZE] = segment, memory.ctypes.data, 0, memory.size
+
+    def _tend(self) -> None:
+        """Do what is due for groups that are full: pack them, look at them, move what is left of others."""
+        groups = self._frames.groups.take_full()
+        if not len(groups):
+            return
+        self._watch.seen(groups, self._get_engine())
+        if self._watch.packs:
+            self._pack(groups, self._watch.codec_for_groups)
+            if self._watch.learnt:
+                self._watch.learnt = False
+                for group in self._packed_by(0):  # one by one, since all of them unpacked may take a lot of memory
+                    self._pack(np.array([group]), self._watch.codec_for_groups)
+                self._frames.is_used[0] = len(self._packed_by(0)) > 0
+                if not self._frames.is_used[0]:
+                    self.epochs.retire(self._frames.codecs[0].drop_contexts)  # when readers who may have it are gone
+        self._move_garbage(int(self._frames.groups.table["size"][groups].sum()))
+
+    def _pack(self, groups: Words, codec: int) -> None:
+        """Put groups through a codec, those that get smaller by it."""
+        table = self._frames.groups.table
+        groups = groups[(table["where"][groups] >> TAG_BITS != PLAIN) & (table["references"][groups] > 0)]
+        if not len(groups):
+            return
+        entries = table[groups][["where", "size"]].tolist()
+        plain = Payloads.from_parts([group_bytes(self._frames, where, size) for where, size in entries])
+        payloads = self._frames.codecs[codec].encode_parts(plain)
+        smaller = np.flatnonzero(payloads.size < table["size"][groups])
+        if len(smaller):
+            tag = (FIRST_CODEC + codec) << TAG_BITS
+            self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
+
+    def _packed_by(self, codec: int) -> Words:
+        return np.flatnonzero(self._frames.groups.table["where"] >> TAG_BITS == FIRST_CODEC + codec)
+
+    def _move(self, groups: Words, payloads: Payloads, tags: Words) -> None:
+        """Let groups be other bytes in another place; the old place is free when no reader is left there."""
+        table, heap = self._frames.groups.table, self._frames.heap
+        address, size = table["where"][groups] & ADDRESS_MASK, table["size"][groups].astype(np.int64)
+        where = heap.append(payloads) | tags
+        # The size first: a reader who meets the new place needs the new size, one who met the old needs none.
+        table["size"][groups] = payloads.size
+        table["where"][groups] = where
+        self.epochs.retire(partial(heap.free, address, size))
+        self.epochs.collect()
+
+    def _use_layout(self, layout: Layout) -> None:
+        """Divide items in another way from now on. The lanes start over and give up what they hold."""
+        frames = self._frames
+        for words in frames.lanes.words[frames.lanes.words[:, GROUP_OF] > 0]:
+            group = int(words[GROUP_OF]) - 1
+            self._let_go(int(frames.groups.table["before"][group]) - 1)
+            self._let_go(group)
+        for segment in frames.lanes.words[frames.lanes.words[:, SIZE] > 0, SEGMENT].tolist():
+            frames.heap.give_back(segment)
+        frames.use_layout(layout)
+        frames.lanes.start_over(layout.frame_nbytes)
+        self._watch.start_over()
+
+    def _let_go(self, group: int) -> None:
+        """Give up a lane's own reference to a group."""
+        if group >= 0:
+            references = self._frames.groups.table["references"]
+            references[group] -= 1
+            if not references[group]:
+                self._give_up(np.array([group]))
+
+    def _bury_dead(self) -> None:
+        self._give_up(self._frames.groups.take_dead())
+
+    def _give_up(self, groups: Words) -> None:
+        if len(groups):
+            self.epochs.retire(partial(self._forget, groups))
+            self.epochs.collect()
+
+    def _forget(self, groups: Words) -> None:
+        table = self._frames.groups.table
+        self._frames.heap.free(table["where"][groups] & ADDRESS_MASK, table["size"][groups].astype(np.int64))
+        self._frames.groups.forget(groups)
+
+    def _settle(self, *, thoroughly: bool = False) -> None:
+        """Do what finalisers have left to do; thoroughly, also what is due for groups but was put off."""
+        if self._has_unclaimed:
+            self._has_unclaimed = False
+            table = self._frames.groups.table
+            self._give_up(np.flatnonzero((table["references"] == 0) & (table["where"] != 0)))
+        while self._graveyard:
+            self.release(self._graveyard.popleft())
+        if thoroughly:
+            self._tend()
+            self._bury_dead()
+        self.epochs.collect()
+
+    def _move_garbage(self, written: int) -> None:
+        """Rewrite sparse segments: about as many bytes as were just written, so that no write takes long."""
+        moved = 0
+        with suppress(MemoryError):  # where there is no room to tidy up, garbage stays garbage
+            while moved <= written and (segment := self._frames.heap.take_sparse_segment()) is not None:
+                moved += self._rewrite(segment)
+
+    def _rewrite(self, segment: int) -> int:
+        heap, table = self._frames.heap, self._frames.groups.table
+        groups = self._frames.groups.in_segment(segment, OFFSET_BITS)
+        where, size = table["where"][groups], table["size"][groups].astype(np.int64)
+        self._move(groups, heap.payloads(where & ADDRESS_MASK, size), where & ~ADDRESS_MASK)
+        return int(size.sum())

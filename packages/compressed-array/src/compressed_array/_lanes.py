@@ -1,0 +1,79 @@
+"""Lanes: the streams that a store keeps apart, and for each the open group that its next frames go to.
+
+What a lane remembers is the last item written to it, as it lay in memory, and that item's last frame in C order: the
+next item is compared with the one, the next frame coded against the other. Nothing depends on which lane an item is
+written to but the space it takes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+
+# What a lane is, by position: the number of its last item; its open group's number plus one, how many frames that
+# holds and for how many it was opened, and how they are written; the segment it writes to, where that begins in
+# memory, how many bytes of it are written and how many there are; where the last item and the last frame are.
+LAST, GROUP_OF, COUNT, CAPACITY, MODE, SEGMENT, BUFFER, USED, SIZE, ITEM, FRAME_AT = range(11)
+# How frames are written to a group: as the smallest of all kinds of record, by zstd or raw, raw without any header.
+DELTA, INTRA, ROWS = range(3)
+# A record this many times smaller than its frame is small enough to look no further; one that is not even this many
+# times smaller is worth the time of zstd.
+ENOUGH, TRY_INTRA = 16, 8
+ROOM = 64  # for a record's header, and for a token that turns out to be one too many
+
+
+class Lanes:
+    """The lanes of one store, made as they are needed."""
+
+    def __init__(self, item_shape: tuple[int, ...], itemsize: int, frame_nbytes: int) -> None:
+        self._item_shape = item_shape
+        # The strides of the remembered items: those of the batch that was written last.
+        self.strides = np.empty((1, *item_shape), f"V{itemsize}").strides[1:] if itemsize else ()
+        self._record = int(np.prod(item_shape)) * itemsize
+        self._itemsize = itemsize
+        self.words: npt.NDArray[np.int64] = np.zeros((0, FRAME_AT + 1), np.int64)
+        self.items: npt.NDArray[np.uint8] = np.zeros((0, self._record), np.uint8)
+        self.frames: npt.NDArray[np.uint8] = np.zeros((0, frame_nbytes), np.uint8)
+
+    @property
+    def nbytes(self) -> int:
+        return self.words.nbytes + self.items.nbytes + self.frames.nbytes
+
+    def grow(self, count: int) -> None:
+        """See to it that there are lanes 0 to `count - 1`."""
+        more = count - len(self.words)
+        if more > 0:
+            self.words, self.items, self.frames = (
+                np.concatenate([part, np.zeros((more, part.shape[1]), part.dtype)])
+                for part in (self.words, self.items, self.frames)
+            )
+            self._locate()
+
+    def start_over(self, frame_nbytes: int) -> None:
+        """Forget the last items, for frames of another size."""
+        self.words[...] = 0
+        self.frames = np.zeros((len(self.words), frame_nbytes), np.uint8)
+        self._locate()
+
+    def arrange(self, strides: tuple[int, ...]) -> None:
+        """Lay the remembered items out as those that come next are."""
+        if strides != self.strides:
+            arranged = np.empty_like(self.items)
+            self._shaped(arranged, strides)[...] = self._shaped(self.items, self.strides)
+            self.items, self.strides = arranged, strides
+            self._locate()
+
+    def item(self, lane: int) -> npt.NDArray[np.void]:
+        """A lane's last item, in its own shape."""
+        shaped: npt.NDArray[np.void] = self._shaped(self.items, self.strides)[lane]
+        return shaped
+
+    def _shaped(self, items: npt.NDArray[np.uint8], strides: tuple[int, ...]) -> npt.NDArray[np.void]:
+        elements = items.reshape(-1).view(f"V{self._itemsize}")
+        return as_strided(elements, (len(items), *self._item_shape), (self._record, *strides))
+
+    def _locate(self) -> None:
+        lanes = np.arange(len(self.words))
+        self.words[:, ITEM] = self.items.ctypes.data + lanes * self._record
+        self.words[:, FRAME_AT] = self.frames.ctypes.data + lanes * self.frames.shape[1]

@@ -1,0 +1,144 @@
+"""Where the frames of an item lie: in its own C order, and in the memory of an array that holds it.
+
+An item is a stack of `depth` frames along one of its axes, oldest first; an item that is no stack is one frame. In C
+order its bytes are `(outer, depth, inner)`, and those of a frame `(outer, inner)`, whichever axis is the stack's.
+
+Observations mostly arrive as transposed views of channel-last memory. What can be read in place there is any *dense*
+item, one whose bytes are a permutation of a block without holes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+DEEPEST_STACK = 16
+# What `Geometry.words` holds, by position.
+RECORD, DEPTH, FRAME, PLACES, RUN, ROWS, ROW_STEP, COLUMNS, COLUMN_STEP, PIECE, MASKS = range(11)
+# Runs of a stack that take no more bytes than this are compared by words, with masks.
+WIDEST_MASK = 64
+
+
+class Layout(NamedTuple):
+    """How an item divides into frames; `axis` and `width` say the same in terms of its shape."""
+
+    depth: int
+    outer: int
+    inner: int
+    axis: int = 0
+    width: int = 0
+
+    @classmethod
+    def of(cls, item_shape: tuple[int, ...], itemsize: int, axis: int, width: int) -> Layout:
+        """Frames of `width` along `axis`."""
+        depth = item_shape[axis] // width
+        outer = prod(item_shape[:axis])
+        return cls(depth, outer, width * prod(item_shape[axis + 1 :]) * itemsize, axis, width)
+
+    @classmethod
+    def unstacked(cls, record_nbytes: int) -> Layout:
+        """The whole item as one frame."""
+        return cls(1, 1, record_nbytes)
+
+    @property
+    def frame_nbytes(self) -> int:
+        return self.outer * self.inner
+
+
+class Geometry(NamedTuple):
+    """How to find the frames of an item in memory, for one layout and one set of strides.
+
+    In the order of memory an item is `places` times `depth` runs of `run` bytes: that is what is compared. In C order
+    a frame is `rows` times `columns` pieces of `piece` bytes, each a fixed step from the last: that is what is taken.
+    From `MASKS` on there are, for each number of new frames from 1, masks for as many words as a place has bytes: they
+    leave out the bytes that are new.
+    """
+
+    strides: tuple[int, ...]
+    words: npt.NDArray[np.int64]
+
+
+def geometry(layout: Layout, item_shape: tuple[int, ...], itemsize: int, strides: tuple[int, ...]) -> Geometry | None:
+    """The geometry of items with these strides, or None where they have to be copied first."""
+    axes = [*zip(item_shape, strides, strict=True), (itemsize, 1)]
+    stack, rest = (1, 1), axes
+    if layout.depth > 1:
+        step = strides[layout.axis]
+        stack = (layout.depth, layout.width * step)
+        rest = [*axes[: layout.axis], (layout.width, step), *axes[layout.axis + 1 :]]
+    if not _is_dense([stack, *rest]):
+        return None
+    pieces = _merged(rest)
+    piece = pieces.pop()[0] if pieces and pieces[-1][1] == 1 else 1
+    if len(pieces) > 2:
+        return None
+    (rows, row_step), (columns, column_step) = [(1, 0)] * (2 - len(pieces)) + pieces
+    record = prod(item_shape) * itemsize
+    run = stack[1] if layout.depth > 1 else record
+    places = record // (run * layout.depth)
+    words = record, layout.depth, layout.frame_nbytes, places, run, rows, row_step, columns, column_step, piece
+    return Geometry(strides, np.append(np.array(words, np.int64), _masks(layout.depth, run)))
+
+
+def _masks(depth: int, run: int) -> npt.NDArray[np.int64]:
+    pitch = depth * run
+    if pitch > WIDEST_MASK:
+        return np.empty(0, np.int64)
+    place = np.arange(8 * pitch) % pitch
+    kept = [np.where(place < pitch - new * run, 0xFF, 0).astype(np.uint8) for new in range(1, depth)]
+    return np.concatenate([np.empty(0, np.int64), *(mask.view(np.int64) for mask in kept)])
+
+
+def _is_dense(axes: list[tuple[int, int]]) -> bool:
+    expected = 1
+    for step, length in sorted((step, length) for length, step in axes if length != 1):
+        if step != expected:
+            return False
+        expected *= length
+    return True
+
+
+def _merged(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The axes with neighbours joined that lie as one would; lengths of one left out."""
+    merged: list[tuple[int, int]] = []
+    for length, step in axes:
+        if length == 1:
+            continue
+        if merged and merged[-1][1] == length * step:
+            merged[-1] = (merged[-1][0] * length, step)
+        else:
+            merged.append((length, step))
+    return merged
+
+
+def stacks(item_shape: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Every way an item may be a stack: the axis, and the width of a frame along it."""
+    return [
+        (axis, length // depth)
+        for axis, length in enumerate(item_shape)
+        for depth in range(2, DEEPEST_STACK + 1)
+        if length % depth == 0
+    ]
+
+
+def continues(before: npt.NDArray[Any], after: npt.NDArray[Any], axis: int, width: int) -> bool:
+    """Whether one item is the other with a frame taken off one end and another put on: proof of how it is stacked.
+
+    Two items that would pass for several stackings, since their frames are alike, prove nothing.
+    """
+    older, newer = np.moveaxis(before, axis, 0), np.moveaxis(after, axis, 0)
+    if not _same(older[width:], newer[:-width]):
+        return False
+    return not _same(older, newer) and not _same(newer[width:], newer[:-width])
+
+
+def _same(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    # By bytes, since a NaN is no reason to think that frames differ; a few first, which mostly show it.
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    if a.dtype.hasobject or a.size == 0:
+        return a.size == 0
+    x, y = a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8)
+    return bool((x[::61] == y[::61]).all()) and bool((x == y).all())

@@ -1,0 +1,39 @@
+"""Reading two arrays that stand on one store, as observations and next observations do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compressed_array._array import CompressedArray
+from compressed_array._cells import Dense
+from compressed_array._store import byte_rows
+
+
+def read_pair(
+    first: CompressedArray, second: CompressedArray, key: Any = ..., out: tuple[Dense, Dense] | None = None
+) -> tuple[Dense, Dense]:
+    """`(first.read(key), second.read(key))`, decoding what both need once if they stand on one store.
+
+    `out` are two arrays to write the answers into.
+    """
+    a, b = first.cells, second.cells
+    plan = a.split(key)
+    one_walk = a.store is b.store and a.numbers.shape == b.numbers.shape and plan is not None and plan.whole_items
+    if not one_walk or plan is None:
+        outs = (None, None) if out is None else out
+        return first.read(key, outs[0]), second.read(key, outs[1])
+    with a.store.epochs.reading():
+        numbers, others = a.numbers[(*plan.grid, ...)], b.numbers[(*plan.grid, ...)]
+        shape = numbers.shape + a.item_shape
+        answers = (np.empty(shape, a.dtype), np.empty(shape, b.dtype)) if out is None else out
+        for answer in answers:
+            if answer.shape != shape or answer.dtype != a.dtype or not answer.flags.c_contiguous:
+                raise ValueError(f"out has to be two C-contiguous arrays of {a.dtype} and shape {shape}")
+            if not answer.flags.writeable:
+                raise ValueError("out must be a plain, writable array")
+        if a.item_nbytes and numbers.size:
+            rows = [byte_rows(answer, numbers.size) for answer in answers]
+            a.store.read_pair(numbers.reshape(-1), rows[0], others.reshape(-1), rows[1])
+    return answers

@@ -1,0 +1,223 @@
+"""Reading items out of groups, in memory: indices in, finished items out, one call a batch.
+
+A read goes through a group once, from the nearest record that needs none before it up to the last frame that is asked
+for, and frames that two items share are decoded once for both. `_frame_twin` does the same with numpy alone.
+
+Groups are read without checking bounds: their bytes were made here, or have passed `group_fits`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from compressed_array._change_kernels import apply_changes, changes_fit, copy_short, take_varint, varint_ends
+from compressed_array._groups import (
+    ADDRESS_MASK,
+    FIRST_CODEC,
+    FROM_REFERENCE,
+    GROUP,
+    KIND_BITS,
+    PLAIN,
+    RAW,
+    SINCE_LAST,
+    SLOTS,
+    TAG_BITS,
+)
+from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
+from compressed_array._lanes import ROOM
+from compressed_array._native import Word, call_sizes, copy_bytes, helper, jit, load8, load64, store8
+
+KIND_MASK = (1 << KIND_BITS) - 1
+INTEGER = numba.types.int64
+WORDS, MATRIX, TABLE = INTEGER[::1], INTEGER[:, ::1], numba.from_dtype(GROUP)[::1]
+NUMBERS = numba.types.uint32[::1]
+# What a reader's `tools` hold, by position: zstd's function, its context for records, where the segments begin, where
+# the references are, how many bytes a group may unpack to; then a context for each codec of groups.
+DECOMPRESS, CONTEXT, BASES, REFERENCES, UNPACKED, CODECS = range(6)
+
+
+@helper
+def emit(frame: Word, out: Word, slot: Word, layout: Any) -> None:
+    """Put a frame into its place in an item."""
+    depth, outer, inner = layout[0], layout[1], layout[2]
+    target = out + slot * inner
+    if outer == 1:
+        copy_bytes(target, frame, inner)
+    elif inner == 1:
+        for k in range(outer):
+            store8(target + k * depth, load8(frame + k))
+    else:
+        for k in range(outer):
+            copy_short(target + k * depth * inner, frame + k * inner, inner)
+
+
+@helper
+def group_bytes(group: Any, where: Word, tools: Any, unpacked: Word) -> Word:
+    """Where a group's records begin, unpacked if a codec had packed them; 0 if that fails."""
+    tag, address = where >> TAG_BITS, where & ADDRESS_MASK
+    at = np.int64(load64(tools[BASES] + 8 * (address >> OFFSET_BITS))) + (address & OFFSET_MASK)
+    if tag < FIRST_CODEC:
+        return at
+    context = tools[CODECS + tag - FIRST_CODEC]
+    size = call_sizes(tools[DECOMPRESS], context, unpacked, tools[UNPACKED], at, np.int64(group.size))
+    return unpacked if size > 0 else np.int64(0)
+
+
+@helper
+def walk(
+    group: Any, first: Word, last: Word, shift: Word, layout: Any, tools: Any, scratch: Word, targets: Any
+) -> Word:
+    """Decode a group's frames from `first` to `last`, and put each where it belongs; false if that fails.
+
+    Frame k of the group is frame `k + shift` as the items count; `targets` are the memory of one item and the frame it
+    begins with, and of another, whose memory may be 0.
+    """
+    frame_nbytes, frame = layout[1] * layout[2], scratch
+    where = group.where  # one load: a writer may be moving the group
+    plain = where >> TAG_BITS == PLAIN
+    at = group_bytes(group, where, tools, scratch + frame_nbytes + ROOM)
+    if at == 0:
+        return False
+    start, begin = np.int64(first), at
+    if not plain:
+        for k in range(first + 1):
+            head, body = take_varint(at)
+            if head & KIND_MASK != SINCE_LAST:
+                start, begin = np.int64(k), at
+            at = body + (head >> KIND_BITS)
+        at = begin
+    for k in range(start, last + 1):
+        source = frame
+        if plain:
+            source = at + k * frame_nbytes
+        else:
+            head, body = take_varint(at)
+            kind, length = head & KIND_MASK, head >> KIND_BITS
+            at = body + length
+            if kind == SINCE_LAST:
+                apply_changes(body, at, frame)
+            elif kind == FROM_REFERENCE:
+                base = np.int64(load64(tools[REFERENCES] + 8 * np.int64(load8(body))))
+                copy_bytes(frame, base, frame_nbytes)
+                apply_changes(body + 1, at, frame)
+            elif kind == RAW:
+                copy_bytes(frame, body, frame_nbytes)
+            elif call_sizes(tools[DECOMPRESS], tools[CONTEXT], frame, frame_nbytes, body, length) != frame_nbytes:
+                return False
+        for one in range(2):
+            slot = k + shift - targets[2 * one + 1]
+            if targets[2 * one] != 0 and 0 <= slot < layout[0] and k >= first:
+                emit(source, targets[2 * one], slot, layout)
+    return True
+
+
+@helper
+def walk_both(group: Word, ends: Any, targets: Any, groups: Any, layouts: Any, tools: Any, scratch: Word) -> Word:
+    """Read the items that end with the frames `ends` of a group; the group before ends with frame -1."""
+    layout = layouts[groups[group].layout]
+    low, high = ends[0], ends[0]
+    if targets[2] != 0:
+        low, high = min(ends[0], ends[1]), max(ends[0], ends[1])
+    low -= layout[0] - 1
+    targets[1], targets[3] = ends[0] - layout[0] + 1, ends[1] - layout[0] + 1
+    if low < 0:
+        before = groups[np.int64(groups[group].before) - 1]
+        count = np.int64(before.count)
+        last = min(high, np.int64(-1)) + count
+        if not walk(before, count + low, last, -count, layout, tools, scratch, targets):
+            return False
+    if high >= 0:
+        first = max(low, np.int64(0))
+        return walk(groups[group], first, high, np.int64(0), layout, tools, scratch, targets)
+    return True
+
+
+@helper
+def meet(a: Word, b: Word, ends: Any, groups: Any, layouts: Any) -> Word:
+    """The group from which one walk reads both items, with their `ends` in it; -1 where they lie too far apart."""
+    group_a, group_b = (a - 1) // SLOTS, (b - 1) // SLOTS
+    ends[0], ends[1] = (a - 1) % SLOTS, (b - 1) % SLOTS
+    if group_a == group_b:
+        return group_a
+    if groups[group_a].layout != groups[group_b].layout:
+        return np.int64(-1)
+    later, earlier, which = group_b, group_a, 0
+    if np.int64(groups[group_a].before) - 1 == group_b:
+        later, earlier, which = group_a, group_b, 1
+    elif np.int64(groups[group_b].before) - 1 != group_a:
+        return np.int64(-1)
+    count = np.int64(groups[earlier].count)
+    ends[which] -= count
+    return later if ends[which] - layouts[groups[later].layout, 0] + 1 >= -count else np.int64(-1)
+
+
+@jit(INTEGER(NUMBERS, INTEGER, NUMBERS, INTEGER, INTEGER, TABLE, MATRIX, WORDS, INTEGER, INTEGER, INTEGER))
+def read_items(
+    numbers: Any,
+    out: Word,
+    others: Any,
+    other_out: Word,
+    record: Word,
+    groups: Any,
+    layouts: Any,
+    tools: Any,
+    scratch: Word,
+    low: Word,
+    high: Word,
+) -> Word:
+    """Read items `low` to `high` to `out`, and unless `other_out` is 0 as many others there.
+
+    `scratch` has room for a frame, `ROOM` more and an unpacked group. Returns the first row that fails, or -1.
+    """
+    ends, targets = np.empty(2, np.int64), np.zeros(4, np.int64)
+    for i in range(low, high):
+        group = np.int64(-1)
+        if other_out != 0 and numbers[i] != 0 and others[i] != 0:
+            group = meet(np.int64(numbers[i]), np.int64(others[i]), ends, groups, layouts)
+        if group >= 0:
+            targets[0], targets[2] = out + i * record, other_out + i * record
+            if not walk_both(group, ends, targets, groups, layouts, tools, scratch):
+                return np.int64(i)
+            continue
+        for one in range(2):
+            number, target = np.int64(numbers[i]), out + i * record
+            if one == 1:
+                if other_out == 0:
+                    break
+                number, target = np.int64(others[i]), other_out + i * record
+            if number == 0:
+                for k in range(record):
+                    store8(target + k, np.uint64(0))
+                continue
+            ends[0], targets[0], targets[2] = (number - 1) % SLOTS, target, 0
+            if not walk_both((number - 1) // SLOTS, ends, targets, groups, layouts, tools, scratch):
+                return np.int64(i)
+    return np.int64(-1)
+
+
+@jit("boolean(int64, int64, int64, int64, int64, int64)")
+def group_fits(at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Word, references: Word) -> Any:
+    """Whether bytes from outside are a group of `count` frames; what zstd makes of its records is left to zstd."""
+    end = at + size
+    if plain:
+        return end - at == count * frame_nbytes
+    for k in range(count):
+        after = varint_ends(at, end)
+        if after < 0:
+            return False
+        head, body = take_varint(at)
+        kind, at = head & KIND_MASK, body + (head >> KIND_BITS)
+        if at > end or (k == 0 and kind == SINCE_LAST):
+            return False
+        if kind == RAW and at - body != frame_nbytes:
+            return False
+        if kind == SINCE_LAST and not changes_fit(body, at, frame_nbytes):
+            return False
+        if kind == FROM_REFERENCE and (
+            body == at or np.int64(load8(body)) >= references or not changes_fit(body + 1, at, frame_nbytes)
+        ):
+            return False
+    return at == end

@@ -1,0 +1,165 @@
+"""`Watch`: how a store's next groups are written, decided by looking at the last ones.
+
+A look decodes some frames that were just stored. From them comes the reference that a group's first frame is coded
+against, the dictionary of `delta-zstd`, and for "auto" the choice between changes, zstd and plain frames.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._epochs import Epochs
+from compressed_array._frame_twin import group_bytes
+from compressed_array._frames import Bytes, Frames
+from compressed_array._groups import SLOTS
+from compressed_array._lanes import DELTA, INTRA, ROOM, ROWS
+from compressed_array._memory import map_memory
+from compressed_array.codecs.delta import Delta, DeltaZstd, encode_changes
+from compressed_array.codecs.none import Raw
+from compressed_array.codecs.zstd import Zstd
+from compressed_array.registry import has_zstd
+
+SMALL_FRAME = 256  # below, a record's header and the walk to it cost more than its changes save
+FIRST_LOOK, LAST_INTERVAL = 16, 512
+SAMPLES = 33
+CLEARLY = 0.9
+INCOMPRESSIBLE = 0.95
+ZSTD_LEVEL = -3
+PACKING_LEVEL, DICTIONARY_BYTES, DICTIONARY_GROUPS = 1, 16 * 1024, 64
+SAMPLE_BYTES, SEGMENT_BYTES = 4096, 1000  # of each group, and what of it the dictionary takes over as a whole
+# As long as this share of all frames is needed, groups die in the order they were written in, or nearly so.
+STILL_ORDERED, ORDERED_AGAIN = 0.6, 0.85
+
+
+class Watch:
+    """Watches the groups of one store."""
+
+    def __init__(self, frames: Frames, epochs: Epochs, codec: Any) -> None:
+        self._frames, self._epochs = frames, epochs
+        self.choice = codec
+        self._is_auto = isinstance(codec, str)
+        self.packs = isinstance(codec, DeltaZstd)
+        self._delta = Delta() if self._is_auto else codec
+        self.codec_for_groups, self.learnt = 0, False
+        if self.packs:
+            frames.add_codec(Zstd(PACKING_LEVEL))
+        elif has_zstd():
+            frames.intra = Zstd(ZSTD_LEVEL)
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Take up watching frames of another size."""
+        self._seen, self._next = 0, FIRST_LOOK
+        self._recent: deque[int] = deque(maxlen=max(SAMPLES, DICTIONARY_GROUPS))
+        self._in_order = True
+        self._write_as(DELTA)
+
+    @property
+    def codec(self) -> Any:
+        """What the next group's frames are written with."""
+        if not self._is_auto:
+            return self.choice
+        return {DELTA: self._delta, INTRA: self._frames.intra, ROWS: Raw()}[self._frames.mode]
+
+    def seen(self, groups: npt.NDArray[np.int64], engine: Any) -> None:
+        """Take note of groups that are full, and look at some of the last if it is time."""
+        self._recent.extend(groups.tolist())
+        self._seen += len(groups)
+        if self._seen >= self._next:
+            self._next = self._seen + min(self._seen, LAST_INTERVAL)
+            self._look(engine)
+
+    def _write_as(self, mode: int) -> None:
+        frames = self._frames
+        self._mode = mode
+        frames.mode = ROWS if frames.layout.frame_nbytes < SMALL_FRAME else mode
+        longest = SLOTS if frames.mode == ROWS else self._delta.level
+        frames.capacity = max(longest if self._in_order else 1, frames.layout.depth)
+        most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
+        frames.most_unpacked = max(frames.most_unpacked, most)
+
+    def _look(self, engine: Any) -> None:
+        self._see_order()
+        groups = self._living()
+        if len(groups) < 2 or self._frames.layout.frame_nbytes < SMALL_FRAME:
+            return
+        spread = groups[np.linspace(0, len(groups) - 1, min(len(groups), SAMPLES)).astype(np.intp)]
+        if self._mode == DELTA:
+            self._find_reference(self._decode(engine, spread * SLOTS + 1))
+        if self._is_auto:
+            self._choose(engine, spread[-8:])
+        if self.packs and len(self._frames.codecs) == 1 and self._seen >= DICTIONARY_GROUPS:
+            self._train(groups)
+
+    def _see_order(self) -> None:
+        """A group is freed as a whole, so frames that die in any order had better have one each."""
+        table = self._frames.groups.table
+        frames, needed = int(table["count"].sum()), int(table["references"].sum())
+        enough = STILL_ORDERED if self._in_order else ORDERED_AGAIN
+        self._in_order = self._frames.layout.depth > 1 or needed >= enough * frames
+        self._write_as(self._mode)
+
+    def _living(self) -> npt.NDArray[np.int64]:
+        table = self._frames.groups.table
+        recent = np.array(self._recent, np.int64)
+        alive = (table["references"][recent] > 0) & (table["layout"][recent] == self._frames.layout_number)
+        return np.asarray(recent[alive & (table["count"][recent] > 0)])
+
+    def _decode(self, engine: Any, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Single frames, by the numbers of the items they end."""
+        nbytes = self._frames.layout.frame_nbytes
+        out = map_memory(len(numbers) * nbytes).reshape(len(numbers), nbytes)
+        layouts = np.ones_like(self._frames.layout_words)
+        layouts[:, 2] = [layout.frame_nbytes for layout in self._frames.layouts]
+        engine.read(numbers.astype(np.uint32), out, layouts=layouts)
+        return out
+
+    def _find_reference(self, sample: npt.NDArray[np.uint8]) -> None:
+        """What most bytes mostly are is a good frame to code others against."""
+        middle = len(sample) // 2
+        ordered = map_memory(sample.size).reshape(sample.shape)
+        ordered[...] = sample
+        ordered.partition(middle, axis=0)
+        typical = ordered[middle].copy()
+        current = self._frames.references[self._frames.reference][: typical.size]
+        if _cost(sample, typical) < CLEARLY * _cost(sample, current):
+            self._frames.add_reference(typical)
+
+    def _choose(self, engine: Any, groups: npt.NDArray[np.int64]) -> None:
+        """Change to what the last frames take the least space with."""
+        counts = self._frames.groups.table["count"][groups].astype(np.int64)
+        numbers = np.concatenate([g * SLOTS + 1 + np.arange(n) for g, n in zip(groups, counts, strict=True)])
+        sample = self._decode(engine, numbers)
+        reference = self._frames.references[self._frames.reference][: sample.shape[1]]
+        bases = [reference if number % SLOTS == 1 else sample[i - 1] for i, number in enumerate(numbers.tolist())]
+        changes = sum(min(len(encode_changes(f, base)), f.size) for f, base in zip(sample, bases, strict=True))
+        best, mode = float(changes), DELTA
+        if self._frames.intra is not None:
+            few = sample[:: max(len(sample) // 16, 1)]
+            packed = sum(min(len(self._frames.intra.encode(f)), f.size) for f in few) * len(sample) / len(few)
+            if packed < changes:
+                best, mode = packed, INTRA
+        self._write_as(ROWS if best > INCOMPRESSIBLE * sample.size else mode)
+
+    def _train(self, groups: npt.NDArray[np.int64]) -> None:
+        entries = self._frames.groups.table[groups][["where", "size"]].tolist()
+        samples = [group_bytes(self._frames, where, size)[:SAMPLE_BYTES].copy() for where, size in entries]
+        try:
+            codec = Zstd.train(samples, PACKING_LEVEL, DICTIONARY_BYTES, SEGMENT_BYTES)
+        except ValueError:  # frames hardly change, or zstd finds nothing in common
+            codec = Zstd(PACKING_LEVEL)
+        self._frames.add_codec(codec)
+        # Readers who are about do not know of it, so groups they may meet are packed with it when they have left.
+        self._epochs.retire(self._use_dictionary)
+
+    def _use_dictionary(self) -> None:
+        self.codec_for_groups = len(self._frames.codecs) - 1
+        self.learnt = True
+
+
+def _cost(sample: npt.NDArray[np.uint8], base: Bytes) -> int:
+    return sum(len(encode_changes(frame, base)) for frame in sample)

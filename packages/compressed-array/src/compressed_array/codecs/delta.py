@@ -1,0 +1,110 @@
+"""`delta` and `delta-zstd`: frames stored as what changed in them since the frame before.
+
+An array with one of these codecs stands on a `FrameStore`, which sees items in the order they are written in. A buffer
+by itself has none before it: `delta` encodes where it differs from zeros, a block at a time, and `delta-zstd` is zstd.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array import _changes
+from compressed_array._groups import SLOTS
+from compressed_array._kernels import native
+from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
+from compressed_array.codecs._common import check_claim, checked_level
+from compressed_array.codecs.zstd import Zstd
+from compressed_array.errors import CorruptPayloadError
+
+# Each block has a length in front, so that a payload says how much memory it is worth before that is taken.
+BLOCK = 16 * 1024
+_ZEROS = np.zeros(BLOCK, np.uint8)
+
+
+class Delta(Codec):
+    """What changed since the frame before, and every `level` frames a frame that needs none before it.
+
+    A read decodes at most `level` frames that it does not return; longer groups take less space. An item is a stack of
+    frames, each of `frame_width` along `stack_axis`. Left out, that is found from the data; a width of 0 says that
+    items are no stacks.
+    """
+
+    codec_id: ClassVar[str] = "delta"
+
+    def __init__(self, level: SupportsIndex = 8, stack_axis: int | None = None, frame_width: int | None = None) -> None:
+        self.level = checked_level(self.codec_id, level, range(1, SLOTS + 1))
+        self.stack_axis = stack_axis
+        self.frame_width = 1 if frame_width is None and stack_axis is not None else frame_width
+
+    def max_encoded_size(self, nbytes: int) -> int:
+        return nbytes + nbytes // 2 + 16 * (nbytes // BLOCK + 2)
+
+    def encode(self, buf: Buffer) -> Buffer:
+        data = as_bytes_view(buf)
+        parts = bytearray(_changes.varint(data.size))
+        for start in range(0, data.size, BLOCK):
+            block = data[start : start + BLOCK]
+            changes = encode_changes(block, _ZEROS[: block.size])
+            parts += _changes.varint(len(changes)) + changes
+        return bytes(parts)
+
+    def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
+        data = as_bytes_view(buf)
+        text = data.tobytes()
+        claimed, at = _changes.read_varint(text, 0)
+        check_claim(claimed, BLOCK * data.size, None if out is None else writable_bytes_view(out).size)
+        decoded = np.zeros(claimed, np.uint8)
+        for start in range(0, claimed, BLOCK):
+            length, at = _changes.read_varint(text, at)
+            if at + length > data.size:
+                raise CorruptPayloadError("delta payload is cut short")
+            apply_changes(data[at : at + length], decoded[start : start + BLOCK])
+            at += length
+        if at != data.size:
+            raise CorruptPayloadError("delta payload has something behind its end")
+        return deliver(decoded if out is not None else decoded.tobytes(), out)
+
+
+class DeltaZstd(Delta):
+    """`delta`, and each group of `level` frames through zstd, with a dictionary learnt from the first groups."""
+
+    codec_id: ClassVar[str] = "delta-zstd"
+    releases_gil: ClassVar[bool] = True
+
+    def __init__(
+        self, level: SupportsIndex = 32, stack_axis: int | None = None, frame_width: int | None = None
+    ) -> None:
+        super().__init__(level, stack_axis, frame_width)
+        self._zstd = Zstd(3)
+
+    def max_encoded_size(self, nbytes: int) -> int:
+        return self._zstd.max_encoded_size(nbytes)
+
+    def encode(self, buf: Buffer) -> Buffer:
+        return self._zstd.encode(buf)
+
+    def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
+        return self._zstd.decode(buf, out)
+
+
+def encode_changes(frame: npt.NDArray[np.uint8], base: npt.NDArray[np.uint8]) -> bytes:
+    """`_changes.encode`, by its kernel where there is one."""
+    kernels = native("_change_kernels")
+    if kernels is None:
+        return _changes.encode(frame, base)
+    room = 2 * frame.size + 64
+    out = np.empty(room + 64, np.uint8)
+    size = kernels.encode_at(frame.ctypes.data, base.ctypes.data, frame.size, out.ctypes.data, room)
+    return out[:size].tobytes()
+
+
+def apply_changes(changes: npt.NDArray[np.uint8], frame: npt.NDArray[np.uint8]) -> None:
+    """`_changes.apply`, by its kernel where there is one."""
+    kernels = native("_change_kernels")
+    if kernels is None:
+        _changes.apply(changes, frame)
+    elif not kernels.apply_checked(changes.ctypes.data, changes.size, frame.ctypes.data, frame.size):
+        raise CorruptPayloadError("delta payload does not fit its frame")
