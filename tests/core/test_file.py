@@ -50,7 +50,7 @@ def test_files_of_every_format_so_far_are_loaded() -> None:
     folder = Path(__file__).parent / "golden"
     expected = runpy.run_path(str(folder / "make.py"))["expected"]()
     files = sorted(folder.glob("*.ca"))
-    assert [file.stem for file in files] == ["format-1-gzip", "format-1-none", "format-1-rle"]
+    assert [file.stem for file in files] == ["format-1-delta", "format-1-gzip", "format-1-none", "format-1-rle"]
     for file in files:
         assert_same(ca.load(file), expected)
 

@@ -10,13 +10,19 @@ import numpy.typing as npt
 from compressed_array._array import CompressedArray, check_item_ndim
 from compressed_array._chunks import boxes
 from compressed_array._functions import decoded
+from compressed_array._store import Store
 
 
 def zeros(
-    shape: int | tuple[int, ...], dtype: npt.DTypeLike = float, *, item_ndim: int | None = None, codec: Any = "auto"
+    shape: int | tuple[int, ...],
+    dtype: npt.DTypeLike = float,
+    *,
+    item_ndim: int | None = None,
+    codec: Any = "auto",
+    store: Store | None = None,
 ) -> CompressedArray:
     """An array of zeros, which takes no space until it is written to. The last `item_ndim` axes make one item."""
-    return CompressedArray(shape, dtype, item_ndim=item_ndim, codec=codec)
+    return CompressedArray(shape, dtype, item_ndim=item_ndim, codec=codec, store=store)
 
 
 def full(

@@ -196,11 +196,12 @@ def _frames(
     if sum(lengths) != len(joined) or min(lengths, default=0) < 0 or not isinstance(choice, str | Delta):
         raise CorruptFileError("the parts of the file contradict each other")
     references = np.split(joined, np.cumsum(lengths)[:-1]) if lengths else []
+    item_shape = tuple(header["item_shape"])
     records = FrameExport(
         choice, layouts, operator.index(header["layout"]), bool(header["found"]), codecs, references, **sections
     )
     try:
-        check_frames(records, record_nbytes, cells)
+        check_frames(records, item_shape, record_nbytes // max(prod(item_shape), 1), cells)
     except CorruptPayloadError as error:
         raise CorruptFileError(str(error)) from error
     return records

@@ -43,7 +43,6 @@ from compressed_array._lanes import (
     ROOM,
     SEGMENT,
     SIZE,
-    TRY_INTRA,
     USED,
 )
 from compressed_array._lanes import ROWS as ROWS_MODE
@@ -139,13 +138,17 @@ def encode_frame(
     scratch: Word,
     references: Any,
     reference: Word,
+    worth: Word,
     compress: Word,
     context: Word,
     out: Word,
 ) -> Word:
-    """Write the smallest record for a frame to `out` and return its size; `last` is 0 where no frame came before."""
+    """Write the smallest record for a frame to `out` and return its size; `last` is 0 where no frame came before.
+
+    Of more than `worth` bytes, zstd may make fewer.
+    """
     kind, best, body, spare = np.int64(RAW), size, frame, scratch
-    other = scratch + size + ROOM
+    other = scratch + size + (size >> 8) + ROOM
     if mode == DELTA:
         if last != 0:
             found = encode_changes(frame, last, size, spare, best - 1)
@@ -160,8 +163,9 @@ def encode_frame(
             if base == 0:
                 break
             base = np.int64(0)
-    if compress != 0 and best > 1 and (mode == INTRA or best * TRY_INTRA > size):
-        found = call_sizes(compress, context, spare, size, frame, size)
+    if compress != 0 and best > 1 and (mode == INTRA or best > worth):
+        # All the room that zstd may ask for: with less, it makes other bytes of what hardly shrinks.
+        found = call_sizes(compress, context, spare, size + (size >> 8) + ROOM, frame, size)
         if 0 < found < best:
             kind, best, body = np.int64(ZSTD), found, spare
     at = put_varint(out, best << KIND_BITS | kind)
@@ -208,7 +212,7 @@ def open_group(lane: Any, mode: Word, capacity: Word, layout: Word, groups: Any,
         INTEGER[:, ::1],
         TABLE,
         *[WORDS] * 7,
-        *[INTEGER] * 7,
+        *[INTEGER] * 8,
         NUMBERS,
     )
 )
@@ -228,6 +232,7 @@ def write_items(
     live: Any,
     references: Any,
     reference: Word,
+    worth: Word,
     mode: Word,
     capacity: Word,
     layout: Word,
@@ -241,7 +246,7 @@ def write_items(
     Fewer than all are done where the next one's lane needs memory, or a list of groups has run empty or full.
     """
     record, depth, size = geometry[RECORD], geometry[DEPTH], geometry[FRAME]
-    fresh = scratch + 2 * (size + ROOM)
+    fresh = scratch + 2 * (size + (size >> 8) + ROOM)
     for i in range(first, lane_of.shape[0]):
         lane, item = lanes[lane_of[i]], source + i * stride
         new = depth
@@ -269,7 +274,7 @@ def write_items(
                     take_frame(item, np.int64(index), geometry, fresh)
                     last = lane[FRAME_AT] if lane[COUNT] > 0 else np.int64(0)
                     lane[USED] += encode_frame(
-                        fresh, last, size, how, scratch, references, reference, compress, context, out
+                        fresh, last, size, how, scratch, references, reference, worth, compress, context, out
                     )
                     copy_bytes(lane[FRAME_AT], fresh, size)
                 lane[COUNT] += 1

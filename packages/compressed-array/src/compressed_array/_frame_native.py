@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from threading import local
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,11 @@ from compressed_array._layouts import FRAME, Geometry
 from compressed_array._parallel import over_rows
 from compressed_array._store import RecordNumbers, Records
 from compressed_array.codecs import _foreign
-from compressed_array.errors import CorruptPayloadError
+from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 
 Words = npt.NDArray[np.int64]
 _NONE: RecordNumbers = np.empty(0, np.uint32)
+_NO_ROWS: Records = np.empty((0, 0), np.uint8)
 
 
 def is_usable(frames: Frames) -> bool:
@@ -36,7 +36,6 @@ class NativeEngine:
         self._frames = frames
         self._writer, self._reader = native("_frame_kernels"), native("_walk_kernels")
         self._references: Words = np.empty(0, np.int64)
-        self._of_thread = local()
         self._scratch, self._scratch_at = np.empty(0, np.uint8), 0
 
     def write(
@@ -44,11 +43,8 @@ class NativeEngine:
     ) -> int:
         """Write items from number `first` on, up to one whose lane needs a new group; returns how many are done."""
         frames = self._frames
-        try:
-            compressor = self._of_thread.compressor
-        except AttributeError:
-            compressor = self._of_thread.compressor = self._find_compressor()
-        needed = 3 * (int(geometry.words[FRAME]) + ROOM)
+        size = int(geometry.words[FRAME])
+        needed = 3 * (size + (size >> 8) + ROOM)
         if len(self._scratch) < needed:
             self._scratch = np.empty(needed, np.uint8)
             self._scratch_at = self._scratch.__array_interface__["data"][0]
@@ -70,10 +66,11 @@ class NativeEngine:
             live,
             self._reference_addresses(),
             frames.reference,
+            frames.worth_zstd,
             frames.mode,
             frames.capacity,
             frames.layout_number,
-            *compressor,
+            *self._compressor(),
             self._scratch_at,
             numbers,
         )
@@ -89,23 +86,23 @@ class NativeEngine:
     ) -> None:
         """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`."""
         frames, kernel = self._frames, self._reader.read_items
-        table, references = frames.groups.table, self._reference_addresses()
-        bases = frames.heap.tables()[0]
+        is_used = list(frames.is_used)  # before the table, in which groups may still be packed by what nobody uses then
+        table, references, (bases, _, _) = frames.groups.table, self._reference_addresses(), frames.heap.tables()
         words = frames.layout_words if layouts is None else layouts
-        base = bases.__array_interface__["data"][0], references.__array_interface__["data"][0]
-        target, nbytes = out.__array_interface__["data"][0], out.shape[1]
-        other = 0 if other_out is None else other_out.__array_interface__["data"][0]
+        second = _NO_ROWS if other_out is None else other_out
         unpacked = frames.most_unpacked if frames.codecs else 0
+        nbytes = out.shape[1] + ROOM + unpacked
 
         def work(low: int, high: int) -> None:
-            tools = np.array([*self._zstd(), *base, unpacked, *self._contexts()], np.int64)
-            scratch = np.empty(nbytes + ROOM + unpacked, np.uint8)  # the caller's: numba frees what it sees no use of
-            at = scratch.__array_interface__["data"][0]
-            bad = kernel(numbers, target, others, other, nbytes, table, words, tools, at, low, high)
+            tools = np.array([*self._zstd(), unpacked, 0, 0, *self._contexts(is_used)], np.int64)
+            scratch = np.empty(nbytes, np.uint8)
+            bad = kernel(numbers, out, others, second, table, words, tools, bases, references, scratch, low, high)
             if bad >= 0:
+                if frames.decoder is None and not frames.codecs:
+                    raise CodecUnavailableError("zstd", "zstd")
                 raise CorruptPayloadError(f"the frames of item {bad} do not decode")
 
-        over_rows(work, len(numbers), out.nbytes * (1 if other_out is None else 2))
+        over_rows(work, len(numbers), out.nbytes + second.nbytes)
 
     def retain(self, numbers: RecordNumbers) -> None:
         """Take one more reference for each number."""
@@ -126,7 +123,7 @@ class NativeEngine:
             self._references = known
         return known
 
-    def _find_compressor(self) -> tuple[int, int]:
+    def _compressor(self) -> tuple[int, int]:
         """zstd's function and a context of this thread's own, for writing records."""
         if self._frames.intra is None:
             return 0, 0
@@ -134,12 +131,12 @@ class NativeEngine:
         return functions.compress, contexts.compressor
 
     def _zstd(self) -> tuple[int, int]:
-        if self._frames.intra is None:
+        if self._frames.decoder is None:
             functions = _foreign.zstd() if self._frames.codecs else None
             return 0 if functions is None else functions.decompress, 0
-        functions, contexts = self._frames.intra.calls()
+        functions, contexts = self._frames.decoder.calls()
         return functions.decompress, contexts.decompressor
 
-    def _contexts(self) -> list[int]:
-        frames = self._frames
-        return [codec.calls()[1].decompressor if frames.is_used[i] else 0 for i, codec in enumerate(frames.codecs)]
+    def _contexts(self, is_used: list[bool]) -> list[int]:
+        codecs = zip(self._frames.codecs, is_used, strict=False)
+        return [codec.calls()[1].decompressor if used else 0 for codec, used in codecs]

@@ -8,6 +8,7 @@ remember is left behind: the first items written after a journey are stored as i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,12 @@ from compressed_array._groups import (
 )
 from compressed_array._kernels import native
 from compressed_array._lanes import ROOM
-from compressed_array._layouts import Layout
+from compressed_array._layouts import DEEPEST_STACK, Layout
 from compressed_array._payloads import Payloads
+from compressed_array._stacks import given_layout
 from compressed_array._store import RecordNumbers
+from compressed_array.codecs.delta import DeltaZstd
+from compressed_array.codecs.zstd import Zstd
 from compressed_array.errors import CorruptPayloadError
 
 Numbers = npt.NDArray[np.int64]
@@ -111,6 +115,7 @@ def export(frames: Frames, groups: Numbers, choice: Any, found: bool) -> FrameEx
 
 def restore(frames: Frames, export: FrameExport) -> None:
     """Put exported groups into new `Frames`; nobody has a reference to any of them."""
+    frames.layouts = []  # groups know theirs by its place among the exported ones
     for layout in export.layouts:
         frames.use_layout(layout)
     frames.use_layout(export.layouts[export.layout])
@@ -132,13 +137,17 @@ def restore(frames: Frames, export: FrameExport) -> None:
     frames.most_unpacked = SLOTS * (largest + ROOM)
 
 
-def check(export: FrameExport, record_nbytes: int, numbers: RecordNumbers) -> None:
+def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbers: RecordNumbers) -> None:
     """Raise for an export from outside that could make a reader look where it must not."""
+    given_layout(item_shape, itemsize, export.choice)  # raises where such items cannot be divided so
     layouts = export.layouts
     sound = (
         0 < len(layouts) <= 255
         and 0 <= export.layout < len(layouts)
-        and all(min(part[:3]) > 0 and part.depth * part.frame_nbytes == record_nbytes for part in export.layouts)
+        and len(set(layouts)) == len(layouts)
+        and all(_is_layout(layout, item_shape, itemsize) for layout in layouts)
+        and all(isinstance(codec, Zstd) for codec in export.codecs)
+        and (len(export.codecs) > 0 or not isinstance(export.choice, DeltaZstd))
         and len(export.references) < MOST_REFERENCES
         and all(r.dtype == np.uint8 and r.ndim == 1 for r in export.references)
         and len({len(part) for part in (export.tag, export.size, export.before, export.count, export.layout_of)}) == 1
@@ -163,6 +172,16 @@ def check(export: FrameExport, record_nbytes: int, numbers: RecordNumbers) -> No
         usable = next((i for i, nbytes in enumerate(shortest) if nbytes < frame_nbytes), len(shortest))
         if not _fits(data, tag == PLAIN, count, frame_nbytes, usable + 1):
             raise CorruptPayloadError(f"group {group} is not one of {count} frames of {frame_nbytes} bytes")
+
+
+def _is_layout(layout: Layout, item_shape: tuple[int, ...], itemsize: int) -> bool:
+    """Whether items of this shape can be divided so."""
+    if layout == Layout.unstacked(prod(item_shape) * itemsize):
+        return True
+    axis, width = layout.axis, layout.width
+    if not (0 <= axis < len(item_shape) and 0 < width <= item_shape[axis] and item_shape[axis] % width == 0):
+        return False
+    return item_shape[axis] <= width * DEEPEST_STACK and layout == Layout.of(item_shape, itemsize, axis, width)
 
 
 def _numbers_fit(export: FrameExport, numbers: RecordNumbers) -> bool:

@@ -40,12 +40,11 @@ from compressed_array._lanes import (
     ROWS,
     SEGMENT,
     SIZE,
-    TRY_INTRA,
     USED,
 )
 from compressed_array._layouts import Geometry, Layout
-from compressed_array._store import RecordNumbers, Records
-from compressed_array.errors import CorruptPayloadError
+from compressed_array._store import RecordNumbers, Records, byte_rows
+from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 
 Words = npt.NDArray[np.int64]
 
@@ -64,17 +63,17 @@ class TwinEngine:
         for i in range(first, len(items)):
             lane = int(lane_of[i])
             words, remembered = frames.lanes.words[lane], frames.lanes.item(lane)
-            item = np.ascontiguousarray(items[i]).reshape(frames.item_shape).view(remembered.dtype)
+            item = byte_rows(items[i : i + 1], 1)
             stack = divided(item, frames.layout)
             new = frames.layout.depth
             if words[LAST]:
-                new = shift(stack, divided(np.ascontiguousarray(remembered), frames.layout))
+                new = shift(stack, divided(byte_rows(remembered, 1), frames.layout))
             if new:
                 if not self._has_room(words, new):
                     return i
                 for frame in stack[frames.layout.depth - new :]:
                     self._append(words, frame, frames.lanes.frames[lane])
-                remembered[...] = item
+                remembered[...] = item.view(remembered.dtype).reshape(remembered.shape)
                 words[LAST] = (words[GROUP_OF] - 1) * SLOTS + words[COUNT]
             numbers[i] = words[LAST]
             self.retain(numbers[i : i + 1])
@@ -106,7 +105,11 @@ class TwinEngine:
         needed = self._frames.needed(some)
         references = groups.table["references"]
         np.subtract.at(references, needed, np.uint32(1))
-        touched = np.unique(needed)
+        # In the order in which the kernel finds them dead: by the last number that needed them, the group before last.
+        written = some[some != 0]
+        last = np.append(np.arange(len(written)), np.flatnonzero(self._frames.reaches_back(written)))
+        needed = needed[np.lexsort((np.arange(len(needed)) >= len(written), last))][::-1]
+        touched = needed[np.sort(np.unique(needed, return_index=True)[1])[::-1]]
         self._list(touched[references[touched] == 0], groups.dead, DEAD)
         return first + len(some)
 
@@ -218,7 +221,7 @@ def encode_frame(frames: Frames, frame: Bytes, last: Bytes | None, mode: int) ->
             found = bytes([base]) + _changes.encode(frame, frames.references[base][: frame.size])
             if len(found) < len(best):
                 kind, best = FROM_REFERENCE, found
-    if frames.intra is not None and len(best) > 1 and (mode == INTRA or len(best) * TRY_INTRA > frame.size):
+    if frames.intra is not None and len(best) > 1 and (mode == INTRA or len(best) > frames.worth_zstd):
         found = bytes(frames.intra.encode(frame))
         if len(found) < len(best):
             kind, best = ZSTD, found
@@ -259,5 +262,7 @@ def decode_frame(frames: Frames, kind: int, body: Bytes, frame: Bytes) -> None:
         _changes.apply(body[1:], frame)
     elif kind == RAW:
         frame[...] = body
+    elif frames.decoder is None:
+        raise CodecUnavailableError("zstd", "zstd")
     else:
-        frames.intra.decode(body, out=frame)
+        frames.decoder.decode(body, out=frame)

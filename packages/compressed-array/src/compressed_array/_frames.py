@@ -12,6 +12,7 @@ from compressed_array._groups import Groups, split_numbers
 from compressed_array._heap import HostHeap
 from compressed_array._lanes import DELTA, Lanes
 from compressed_array._layouts import Geometry, Layout, geometry
+from compressed_array._memory import map_memory
 from compressed_array._store import RecordNumbers
 
 Bytes = npt.NDArray[np.uint8]
@@ -26,13 +27,16 @@ class Frames:
         self.record_nbytes = prod(item_shape) * itemsize
         self.heap, self.groups = HostHeap(), Groups()
         self.layouts: list[Layout] = []
-        # Reference 0 is a frame of zeros, of whatever size.
-        self.references: list[Bytes] = [np.zeros(self.record_nbytes, np.uint8)]
+        # Reference 0 is a frame of zeros, of whatever size, in memory that is never written to and costs nothing.
+        self.references: list[Bytes] = [map_memory(max(self.record_nbytes, 1))]
         self.codecs: list[Any] = []
         self.is_used: list[bool] = []  # whether any group is packed by the codec, or may be
+        # What writes zstd's records, and what reads them, whatever their level.
         self.intra: Any = None
+        self.decoder: Any = None
         # How the next group is written: the kind of its records, and how many it may hold.
         self.mode, self.capacity = DELTA, 1
+        self.worth_zstd = 0  # of a record of more bytes than this, zstd may make fewer
         self.most_unpacked = 0  # bytes of a group before a codec packed it
         self.reference = 0
         self.use_layout(layout)
@@ -65,10 +69,15 @@ class Frames:
 
     def needed(self, numbers: RecordNumbers) -> npt.NDArray[np.int64]:
         """The groups that hold the frames of these items, as often as an item needs one."""
-        table = self.groups.table
-        groups, slots = split_numbers(numbers[numbers != 0])
-        reaches_back = slots < self.layout_words[table["layout"][groups], 0] - 1
-        return np.concatenate([groups, table["before"][groups[reaches_back]].astype(np.int64) - 1])
+        written = numbers[numbers != 0]
+        groups, _ = split_numbers(written)
+        before = self.groups.table["before"][groups[self.reaches_back(written)]]
+        return np.concatenate([groups, before.astype(np.int64) - 1])
+
+    def reaches_back(self, written: RecordNumbers) -> npt.NDArray[np.bool_]:
+        """Which of these items, none of them unwritten, begin in the group before."""
+        groups, slots = split_numbers(written)
+        return np.asarray(slots < self.layout_words[self.groups.table["layout"][groups], 0] - 1)
 
     def geometry(self, strides: tuple[int, ...]) -> Geometry | None:
         """How to find frames in items of these strides, or None where they are not dense."""

@@ -52,7 +52,8 @@ class FrameStore:
         self.item_shape, self.dtype, self.record_nbytes = item_shape, dtype, nbytes
         layout = given_layout(item_shape, dtype.itemsize, codec)
         self._frames = Frames(item_shape, dtype.itemsize, layout or Layout.unstacked(nbytes))
-        self._finder = StackFinder(item_shape) if layout is None else None
+        self._is_given = layout is not None
+        self._finder = None if self._is_given else StackFinder(item_shape)
         self._watch = Watch(self._frames, self.epochs, codec)
         self._engine: Any = None
         self._known_lanes: Lanes | None = None
@@ -78,7 +79,7 @@ class FrameStore:
             self._settle(thoroughly=True)
             frames = self._frames
             tables = frames.groups.nbytes + frames.lanes.nbytes
-            shared = sum(r.nbytes for r in frames.references) + sum(codec.nbytes for codec in frames.codecs)
+            shared = sum(r.nbytes for r in frames.references[1:]) + sum(codec.nbytes for codec in frames.codecs)
             return int(frames.heap.nbytes + tables + shared)
 
     def read(self, numbers: RecordNumbers, out: Records) -> None:
@@ -99,11 +100,8 @@ class FrameStore:
         if lanes is not self._known_lanes:  # a buffer writes the same lanes at every step
             frames.lanes.grow(int(lanes.max()) + 1)
             self._known_lanes = lanes
-        if self._finder is not None:
-            layout = self._finder.look(items, lanes, frames.lanes)
-            if layout is not None:
-                self._finder = None
-                self._use_layout(Layout.of(self.item_shape, self.dtype.itemsize, *layout))
+        self._watch.items += len(items)
+        self._look_for_stack(items, lanes)
         geometry = frames.geometry(items.strides[1:])
         if geometry is None:
             items = np.ascontiguousarray(items)
@@ -126,6 +124,7 @@ class FrameStore:
         self._get_engine().retain(np.ascontiguousarray(numbers))
 
     def release(self, numbers: RecordNumbers) -> None:
+        self._drop_unclaimed()  # while those are the only groups without references
         self._version += 1
         numbers = np.ascontiguousarray(numbers)
         done = 0
@@ -165,6 +164,7 @@ class FrameStore:
         if export.found:
             store._finder = None
         store._watch.start_over()
+        store._watch.codec_for_groups = max(len(export.codecs) - 1, 0)
         store._has_unclaimed = True
         store.claim(numbers)
         return store
@@ -191,6 +191,19 @@ class FrameStore:
             native = _frame_native.is_usable(self._frames)
             self._engine = _frame_native.NativeEngine(self._frames) if native else TwinEngine(self._frames)
         return self._engine
+
+    def _look_for_stack(self, items: npt.NDArray[Any], lanes: Lanes) -> None:
+        """Divide items into frames as they are stacked, once that is seen, and no longer if it was not so after all."""
+        if self._finder is not None:
+            stack = self._finder.look(items, lanes, self._frames.lanes)
+            if stack is not None:
+                self._finder = None
+                self._use_layout(Layout.of(self.item_shape, self.dtype.itemsize, *stack))
+        elif self._watch.lost_stack:
+            self._watch.lost_stack = False
+            if not self._is_given:
+                self._finder = StackFinder(self.item_shape)
+                self._use_layout(Layout.unstacked(self.record_nbytes))
 
     def _provide(self, lane: int) -> None:
         """See to it that the next item of a lane can be written."""
@@ -248,12 +261,11 @@ class FrameStore:
 
     def _move(self, groups: Words, payloads: Payloads, tags: Words) -> None:
         """Let groups be other bytes in another place; the old place is free when no reader is left there."""
-        table, heap = self._frames.groups.table, self._frames.heap
+        heap, table = self._frames.heap, self._frames.groups.table.copy()
         address, size = table["where"][groups] & ADDRESS_MASK, table["size"][groups].astype(np.int64)
-        where = heap.append(payloads) | tags
-        # The size first: a reader who meets the new place needs the new size, one who met the old needs none.
+        table["where"][groups] = heap.append(payloads) | tags
         table["size"][groups] = payloads.size
-        table["where"][groups] = where
+        self._frames.groups.table = table  # in one piece: a reader must not meet a place with the size of another
         self.epochs.retire(partial(heap.free, address, size))
         self.epochs.collect()
 
@@ -293,16 +305,19 @@ class FrameStore:
 
     def _settle(self, *, thoroughly: bool = False) -> None:
         """Do what finalisers have left to do; thoroughly, also what is due for groups but was put off."""
-        if self._has_unclaimed:
-            self._has_unclaimed = False
-            table = self._frames.groups.table
-            self._give_up(np.flatnonzero((table["references"] == 0) & (table["where"] != 0)))
+        self._drop_unclaimed()
         while self._graveyard:
             self.release(self._graveyard.popleft())
         if thoroughly:
             self._tend()
             self._bury_dead()
         self.epochs.collect()
+
+    def _drop_unclaimed(self) -> None:
+        if self._has_unclaimed:
+            self._has_unclaimed = False
+            table = self._frames.groups.table
+            self._give_up(np.flatnonzero((table["references"] == 0) & (table["where"] != 0)))
 
     def _move_garbage(self, written: int) -> None:
         """Rewrite sparse segments: about as many bytes as were just written, so that no write takes long."""

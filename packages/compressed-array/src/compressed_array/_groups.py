@@ -72,6 +72,9 @@ class Groups:
     def forget(self, groups: Words) -> None:
         """Make groups free for others."""
         self.table[groups] = np.zeros((), GROUP)
+        listed = self.full[: self.counts[FULL]]
+        full = listed[~np.isin(listed, groups)]  # whoever gets a number next has not filled its group
+        self.full[: len(full)], self.counts[FULL] = full, len(full)
         free = int(self.counts[FREE])
         self.free[free : free + len(groups)] = groups
         self.counts[FREE] = free + len(groups)

@@ -38,6 +38,8 @@ def split(key: Any, grid_ndim: int, ndim: int) -> SplitKey | None:
     """Take a key apart, or give None for one whose halves mix. Raises IndexError for more axes than there are."""
     if type(key) is int and grid_ndim:  # a row of a buffer: nothing to take apart
         return SplitKey((key,), (FULL,) * (ndim - grid_ndim), True, False, False, True, True)
+    if type(key) is tuple and len(key) == grid_ndim > 0 and all(_is_integer_array(part) for part in key):
+        return SplitKey(key, (FULL,) * (ndim - grid_ndim), False, True, False, True, False)  # a batch of a buffer
     parts = [_normal(part) for part in (key if isinstance(key, tuple) else (key,))]
     axes = [_axes(part) for part in parts]
     consumed = sum(axes)
@@ -115,6 +117,10 @@ def _normal(part: Any) -> Any:
             "are valid indices"
         )
     return array
+
+
+def _is_integer_array(part: Any) -> bool:
+    return type(part) is np.ndarray and part.dtype.kind in "iu" and part.ndim > 0
 
 
 def _axes(part: Any) -> int:

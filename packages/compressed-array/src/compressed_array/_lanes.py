@@ -17,9 +17,8 @@ from numpy.lib.stride_tricks import as_strided
 LAST, GROUP_OF, COUNT, CAPACITY, MODE, SEGMENT, BUFFER, USED, SIZE, ITEM, FRAME_AT = range(11)
 # How frames are written to a group: as the smallest of all kinds of record, by zstd or raw, raw without any header.
 DELTA, INTRA, ROWS = range(3)
-# A record this many times smaller than its frame is small enough to look no further; one that is not even this many
-# times smaller is worth the time of zstd.
-ENOUGH, TRY_INTRA = 16, 8
+# A record this many times smaller than its frame is small enough to look for no other frame it differs less from.
+ENOUGH = 16
 ROOM = 64  # for a record's header, and for a token that turns out to be one too many
 
 
@@ -65,9 +64,8 @@ class Lanes:
             self._locate()
 
     def item(self, lane: int) -> npt.NDArray[np.void]:
-        """A lane's last item, in its own shape."""
-        shaped: npt.NDArray[np.void] = self._shaped(self.items, self.strides)[lane]
-        return shaped
+        """A lane's last item, as a batch of one."""
+        return self._shaped(self.items, self.strides)[lane : lane + 1]
 
     def _shaped(self, items: npt.NDArray[np.uint8], strides: tuple[int, ...]) -> npt.NDArray[np.void]:
         elements = items.reshape(-1).view(f"V{self._itemsize}")

@@ -125,14 +125,16 @@ def stacks(item_shape: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def continues(before: npt.NDArray[Any], after: npt.NDArray[Any], axis: int, width: int) -> bool:
-    """Whether one item is the other with a frame taken off one end and another put on: proof of how it is stacked.
+    """Whether one item is the other with a frame taken off one end and another put on: a sign of how it is stacked.
 
-    Two items that would pass for several stackings, since their frames are alike, prove nothing.
+    Items whose frames are alike, or blank but for the newest, show that of any stacking and are a sign of none.
     """
     older, newer = np.moveaxis(before, axis, 0), np.moveaxis(after, axis, 0)
-    if not _same(older[width:], newer[:-width]):
+    shared = newer[:-width]
+    if not _same(older[width:], shared):
         return False
-    return not _same(older, newer) and not _same(newer[width:], newer[:-width])
+    blank = _same(shared, np.broadcast_to(shared.reshape(-1)[:1], (shared.size,)))
+    return not blank and not _same(older, newer) and not _same(newer[width:], shared)
 
 
 def _same(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:

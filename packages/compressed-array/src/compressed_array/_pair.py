@@ -28,12 +28,15 @@ def read_pair(
         numbers, others = a.numbers[(*plan.grid, ...)], b.numbers[(*plan.grid, ...)]
         shape = numbers.shape + a.item_shape
         answers = (np.empty(shape, a.dtype), np.empty(shape, b.dtype)) if out is None else out
-        for answer in answers:
-            if answer.shape != shape or answer.dtype != a.dtype or not answer.flags.c_contiguous:
-                raise ValueError(f"out has to be two C-contiguous arrays of {a.dtype} and shape {shape}")
-            if not answer.flags.writeable:
-                raise ValueError("out must be a plain, writable array")
+        if not all(fits(answer, shape, a.dtype) for answer in answers):
+            raise ValueError(f"out has to be two writable C-contiguous arrays of {a.dtype} and shape {shape}")
         if a.item_nbytes and numbers.size:
             rows = [byte_rows(answer, numbers.size) for answer in answers]
             a.store.read_pair(numbers.reshape(-1), rows[0], others.reshape(-1), rows[1])
     return answers
+
+
+def fits(out: Dense, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    """Whether items of this shape and dtype can be decoded straight into `out`."""
+    flags = out.flags
+    return out.shape == shape and out.dtype == dtype and flags.c_contiguous and flags.writeable

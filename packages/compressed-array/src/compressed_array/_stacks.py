@@ -13,7 +13,7 @@ from compressed_array._layouts import DEEPEST_STACK, Layout, continues, stacks
 
 # Pairs of items that are looked at before it is taken that they are no stacks, and how often that is asked again.
 TRIES, ASK_AGAIN = 64, 4096
-PROOFS = 2
+SIGNS, MOSTLY = 3, 0.6
 
 
 def given_layout(item_shape: tuple[int, ...], itemsize: int, codec: Any) -> Layout | None:
@@ -36,23 +36,24 @@ def given_layout(item_shape: tuple[int, ...], itemsize: int, codec: Any) -> Layo
 
 
 class StackFinder:
-    """Looks at pairs of items, one written right after the other, until some of them prove how items are stacked."""
+    """Looks at pairs of items, one written right after the other, until most of them agree on how items are stacked."""
 
     def __init__(self, item_shape: tuple[int, ...]) -> None:
-        self._proofs = dict.fromkeys(stacks(item_shape), 0)
-        self._tries, self._looks = TRIES, 0
+        self._signs = dict.fromkeys(stacks(item_shape), 0)
+        self._pairs, self._tries, self._looks = 0, TRIES, 0
 
     def look(self, items: npt.NDArray[Any], lane_of: npt.NDArray[np.int64], lanes: Lanes) -> tuple[int, int] | None:
         """The axis of the stack and the width of a frame along it, once they are known."""
         self._looks += 1
         if self._looks % ASK_AGAIN == 0:
-            self._tries = max(self._tries, 2)
-        if not self._tries or not self._proofs:
+            self._tries, self._pairs = max(self._tries, SIGNS), 0
+            self._signs = dict.fromkeys(self._signs, 0)
+        if not self._tries or not self._signs:
             return None
         before: dict[int, npt.NDArray[Any]] = {}
         for item, lane in zip(items[: 2 * TRIES], lane_of.tolist(), strict=False):
             if lane not in before and lanes.words[lane, LAST]:
-                before[lane] = lanes.item(lane).view(items.dtype)
+                before[lane] = lanes.item(lane).view(items.dtype)[0]
             if lane in before and self._tries:
                 found = self._compare(before[lane], item)
                 if found is not None:
@@ -64,9 +65,10 @@ class StackFinder:
         if before.tobytes() == after.tobytes():
             return None
         self._tries -= 1
-        for (axis, width), proofs in self._proofs.items():
+        self._pairs += 1
+        for (axis, width), signs in self._signs.items():
             if continues(before, after, axis, width):
-                self._proofs[axis, width] = proofs + 1
-                if proofs + 1 >= PROOFS:
+                self._signs[axis, width] = signs + 1
+                if signs + 1 >= SIGNS and signs + 1 >= MOSTLY * self._pairs:
                     return axis, width
         return None

@@ -34,15 +34,15 @@ KIND_MASK = (1 << KIND_BITS) - 1
 INTEGER = numba.types.int64
 WORDS, MATRIX, TABLE = INTEGER[::1], INTEGER[:, ::1], numba.from_dtype(GROUP)[::1]
 NUMBERS = numba.types.uint32[::1]
-# What a reader's `tools` hold, by position: zstd's function, its context for records, where the segments begin, where
-# the references are, how many bytes a group may unpack to; then a context for each codec of groups.
-DECOMPRESS, CONTEXT, BASES, REFERENCES, UNPACKED, CODECS = range(6)
+BYTES, ROWS = numba.types.uint8[::1], numba.types.uint8[:, ::1]
+# What a reader's `tools` hold, by position: zstd's function, its context for records, how many bytes a group may
+# unpack to, where the segments begin and where the references are; then a context for each codec of groups.
+DECOMPRESS, CONTEXT, UNPACKED, BASES, REFERENCES, CODECS = range(6)
 
 
 @helper
-def emit(frame: Word, out: Word, slot: Word, layout: Any) -> None:
+def emit(frame: Word, out: Word, slot: Word, depth: Word, outer: Word, inner: Word) -> None:
     """Put a frame into its place in an item."""
-    depth, outer, inner = layout[0], layout[1], layout[2]
     target = out + slot * inner
     if outer == 1:
         copy_bytes(target, frame, inner)
@@ -62,6 +62,8 @@ def group_bytes(group: Any, where: Word, tools: Any, unpacked: Word) -> Word:
     if tag < FIRST_CODEC:
         return at
     context = tools[CODECS + tag - FIRST_CODEC]
+    if context == 0:
+        return np.int64(0)
     size = call_sizes(tools[DECOMPRESS], context, unpacked, tools[UNPACKED], at, np.int64(group.size))
     return unpacked if size > 0 else np.int64(0)
 
@@ -75,7 +77,8 @@ def walk(
     Frame k of the group is frame `k + shift` as the items count; `targets` are the memory of one item and the frame it
     begins with, and of another, whose memory may be 0.
     """
-    frame_nbytes, frame = layout[1] * layout[2], scratch
+    depth, outer, inner = layout[0], layout[1], layout[2]
+    frame_nbytes, frame = outer * inner, scratch
     where = group.where  # one load: a writer may be moving the group
     plain = where >> TAG_BITS == PLAIN
     at = group_bytes(group, where, tools, scratch + frame_nbytes + ROOM)
@@ -105,12 +108,15 @@ def walk(
                 apply_changes(body + 1, at, frame)
             elif kind == RAW:
                 copy_bytes(frame, body, frame_nbytes)
-            elif call_sizes(tools[DECOMPRESS], tools[CONTEXT], frame, frame_nbytes, body, length) != frame_nbytes:
+            elif (
+                tools[CONTEXT] == 0
+                or call_sizes(tools[DECOMPRESS], tools[CONTEXT], frame, frame_nbytes, body, length) != frame_nbytes
+            ):
                 return False
         for one in range(2):
             slot = k + shift - targets[2 * one + 1]
-            if targets[2 * one] != 0 and 0 <= slot < layout[0] and k >= first:
-                emit(source, targets[2 * one], slot, layout)
+            if targets[2 * one] != 0 and 0 <= slot < depth and k >= first:
+                emit(source, targets[2 * one], slot, depth, outer, inner)
     return True
 
 
@@ -154,46 +160,56 @@ def meet(a: Word, b: Word, ends: Any, groups: Any, layouts: Any) -> Word:
     return later if ends[which] - layouts[groups[later].layout, 0] + 1 >= -count else np.int64(-1)
 
 
-@jit(INTEGER(NUMBERS, INTEGER, NUMBERS, INTEGER, INTEGER, TABLE, MATRIX, WORDS, INTEGER, INTEGER, INTEGER))
+@jit(INTEGER(NUMBERS, ROWS, NUMBERS, ROWS, TABLE, MATRIX, WORDS, WORDS, WORDS, BYTES, INTEGER, INTEGER))
 def read_items(
     numbers: Any,
-    out: Word,
+    out: Any,
     others: Any,
-    other_out: Word,
-    record: Word,
+    other_out: Any,
     groups: Any,
     layouts: Any,
     tools: Any,
-    scratch: Word,
+    bases: Any,
+    references: Any,
+    scratch: Any,
     low: Word,
     high: Word,
 ) -> Word:
-    """Read items `low` to `high` to `out`, and unless `other_out` is 0 as many others there.
+    """Read items `low` to `high` to `out`, and as many others to `other_out`, unless that has no rows.
 
     `scratch` has room for a frame, `ROOM` more and an unpacked group. Returns the first row that fails, or -1.
     """
+    record, pair = np.int64(out.shape[1]), other_out.shape[0] > 0
+    target, other_target = np.int64(out.ctypes.data), np.int64(other_out.ctypes.data)
+    memory = np.int64(scratch.ctypes.data)
+    tools[BASES], tools[REFERENCES] = np.int64(bases.ctypes.data), np.int64(references.ctypes.data)
     ends, targets = np.empty(2, np.int64), np.zeros(4, np.int64)
     for i in range(low, high):
-        group = np.int64(-1)
-        if other_out != 0 and numbers[i] != 0 and others[i] != 0:
-            group = meet(np.int64(numbers[i]), np.int64(others[i]), ends, groups, layouts)
-        if group >= 0:
-            targets[0], targets[2] = out + i * record, other_out + i * record
-            if not walk_both(group, ends, targets, groups, layouts, tools, scratch):
-                return np.int64(i)
-            continue
-        for one in range(2):
-            number, target = np.int64(numbers[i]), out + i * record
-            if one == 1:
-                if other_out == 0:
-                    break
-                number, target = np.int64(others[i]), other_out + i * record
-            if number == 0:
-                for k in range(record):
-                    store8(target + k, np.uint64(0))
+        number, other = np.int64(numbers[i]), np.int64(others[i]) if pair else np.int64(0)
+        if number != 0 and other != 0 and groups[(number - 1) // SLOTS].where >> TAG_BITS != PLAIN:
+            group = meet(number, other, ends, groups, layouts)
+            if group >= 0:
+                targets[0], targets[2] = target + i * record, other_target + i * record
+                if not walk_both(group, ends, targets, groups, layouts, tools, memory):
+                    return np.int64(i)
                 continue
-            ends[0], targets[0], targets[2] = (number - 1) % SLOTS, target, 0
-            if not walk_both((number - 1) // SLOTS, ends, targets, groups, layouts, tools, scratch):
+        for one in range(1 + pair):
+            at = (other_target if one else target) + i * record
+            last = (other if one else number) - 1
+            if last < 0:
+                for k in range(record):
+                    store8(at + k, np.uint64(0))
+                continue
+            # A frame that is an item and lies there as it is takes no walk; for one of some bytes, that is most of it.
+            group, slot = last // SLOTS, last % SLOTS
+            where = groups[group].where
+            if where >> TAG_BITS == PLAIN and layouts[groups[group].layout, 0] == 1:
+                address = where & ADDRESS_MASK
+                source = bases[address >> OFFSET_BITS] + (address & OFFSET_MASK) + slot * record
+                copy_bytes(at, source, record)
+                continue
+            ends[0], targets[0], targets[2] = slot, at, 0
+            if not walk_both(group, ends, targets, groups, layouts, tools, memory):
                 return np.int64(i)
     return np.int64(-1)
 

@@ -7,6 +7,7 @@ against, the dictionary of `delta-zstd`, and for "auto" the choice between chang
 from __future__ import annotations
 
 from collections import deque
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from compressed_array._frames import Bytes, Frames
 from compressed_array._groups import SLOTS
 from compressed_array._lanes import DELTA, INTRA, ROOM, ROWS
 from compressed_array._memory import map_memory
+from compressed_array._payloads import Payloads
 from compressed_array.codecs.delta import Delta, DeltaZstd, encode_changes
 from compressed_array.codecs.none import Raw
 from compressed_array.codecs.zstd import Zstd
@@ -26,13 +28,23 @@ from compressed_array.registry import has_zstd
 SMALL_FRAME = 256  # below, a record's header and the walk to it cost more than its changes save
 FIRST_LOOK, LAST_INTERVAL = 16, 512
 SAMPLES = 33
-CLEARLY = 0.9
+CLEARLY, NEARLY = 0.9, 0.99
 INCOMPRESSIBLE = 0.95
-ZSTD_LEVEL = -3
+# In the order of their speed: a level is chosen if it takes clearly less space than those before, and one of the slow
+# ones only for frames that are simple, where it is not slow.
+ZSTD_LEVELS, SLOW_LEVEL, SIMPLE = (-3, 3, 9), 9, 1 / 32
 PACKING_LEVEL, DICTIONARY_BYTES, DICTIONARY_GROUPS = 1, 16 * 1024, 64
 SAMPLE_BYTES, SEGMENT_BYTES = 4096, 1000  # of each group, and what of it the dictionary takes over as a whole
+# With two arrays on the store, items bring half of that on average: with a short stack, no more than others do.
+LOST_STACK, SHORTEST_SURE_STACK = 0.4, 4
 # As long as this share of all frames is needed, groups die in the order they were written in, or nearly so.
-STILL_ORDERED, ORDERED_AGAIN = 0.6, 0.85
+STILL_ORDERED, ORDERED_AGAIN = 0.7, 0.9
+
+
+@cache
+def common_zstd(level: int) -> Zstd:
+    """One for all stores, whose contexts would take more memory than a short stream does."""
+    return Zstd(level)
 
 
 class Watch:
@@ -47,8 +59,9 @@ class Watch:
         self.codec_for_groups, self.learnt = 0, False
         if self.packs:
             frames.add_codec(Zstd(PACKING_LEVEL))
-        elif has_zstd():
-            frames.intra = Zstd(ZSTD_LEVEL)
+        self._levels = [common_zstd(level) for level in ZSTD_LEVELS] if has_zstd() and not self.packs else []
+        if self._levels:
+            frames.intra, frames.decoder = self._levels[0], self._levels[0]
         self.start_over()
 
     def start_over(self) -> None:
@@ -56,6 +69,8 @@ class Watch:
         self._seen, self._next = 0, FIRST_LOOK
         self._recent: deque[int] = deque(maxlen=max(SAMPLES, DICTIONARY_GROUPS))
         self._in_order = True
+        self.items, self._frames_then, self.lost_stack = 0, 0, False
+        self._frames.worth_zstd = self._frames.layout.frame_nbytes // 64
         self._write_as(DELTA)
 
     @property
@@ -84,13 +99,14 @@ class Watch:
 
     def _look(self, engine: Any) -> None:
         self._see_order()
+        self._see_stack()
         groups = self._living()
         if len(groups) < 2 or self._frames.layout.frame_nbytes < SMALL_FRAME:
             return
         spread = groups[np.linspace(0, len(groups) - 1, min(len(groups), SAMPLES)).astype(np.intp)]
         if self._mode == DELTA:
             self._find_reference(self._decode(engine, spread * SLOTS + 1))
-        if self._is_auto:
+        if self._frames.intra is not None or self._is_auto:
             self._choose(engine, spread[-8:])
         if self.packs and len(self._frames.codecs) == 1 and self._seen >= DICTIONARY_GROUPS:
             self._train(groups)
@@ -102,6 +118,14 @@ class Watch:
         enough = STILL_ORDERED if self._in_order else ORDERED_AGAIN
         self._in_order = self._frames.layout.depth > 1 or needed >= enough * frames
         self._write_as(self._mode)
+
+    def _see_stack(self) -> None:
+        """Items of a stack bring a frame or two; if most of them bring all of theirs, they are none."""
+        made = self._seen * self._frames.capacity
+        new, items = made - self._frames_then, self.items
+        self._frames_then, self.items = made, 0
+        depth = self._frames.layout.depth
+        self.lost_stack = depth >= SHORTEST_SURE_STACK and new > LOST_STACK * depth * items
 
     def _living(self) -> npt.NDArray[np.int64]:
         table = self._frames.groups.table
@@ -126,24 +150,34 @@ class Watch:
         ordered.partition(middle, axis=0)
         typical = ordered[middle].copy()
         current = self._frames.references[self._frames.reference][: typical.size]
-        if _cost(sample, typical) < CLEARLY * _cost(sample, current):
+        cost, now = _cost(sample, typical), _cost(sample, current)
+        # It is kept for good, so it has to save its own size before it is likely to be replaced.
+        saved = (now - cost) / len(sample) * min(self._seen, LAST_INTERVAL)
+        if cost < CLEARLY * now and saved > typical.size:
             self._frames.add_reference(typical)
 
     def _choose(self, engine: Any, groups: npt.NDArray[np.int64]) -> None:
-        """Change to what the last frames take the least space with."""
+        """Change to what the last frames take the least space with, or nearly the least if that is faster."""
         counts = self._frames.groups.table["count"][groups].astype(np.int64)
         numbers = np.concatenate([g * SLOTS + 1 + np.arange(n) for g, n in zip(groups, counts, strict=True)])
+        few = np.arange(len(numbers))[:: max(len(numbers) // 16, 1)]
         sample = self._decode(engine, numbers)
         reference = self._frames.references[self._frames.reference][: sample.shape[1]]
-        bases = [reference if number % SLOTS == 1 else sample[i - 1] for i, number in enumerate(numbers.tolist())]
-        changes = sum(min(len(encode_changes(f, base)), f.size) for f, base in zip(sample, bases, strict=True))
-        best, mode = float(changes), DELTA
-        if self._frames.intra is not None:
-            few = sample[:: max(len(sample) // 16, 1)]
-            packed = sum(min(len(self._frames.intra.encode(f)), f.size) for f in few) * len(sample) / len(few)
-            if packed < changes:
-                best, mode = packed, INTRA
-        self._write_as(ROWS if best > INCOMPRESSIBLE * sample.size else mode)
+        bases = [reference if numbers[i] % SLOTS == 1 else sample[i - 1] for i in few]
+        raw = sample.shape[1]
+        changes = np.array([len(encode_changes(sample[i], base)) for i, base in zip(few, bases, strict=True)])
+        packed = np.full(len(few), raw)
+        for codec in self._levels:
+            if codec.level >= SLOW_LEVEL and packed.mean() > SIMPLE * raw:
+                break
+            sizes = codec.encode_parts(Payloads.from_parts([sample[i] for i in few])).size
+            if sizes.sum() < CLEARLY * packed.sum():
+                packed, self._frames.intra = sizes, codec
+        self._frames.worth_zstd = int(np.median(packed)) // 2
+        best, zstd = np.minimum(np.minimum(changes, packed), raw).sum(), np.minimum(packed, raw).sum()
+        if self._is_auto:
+            mode = DELTA if best < NEARLY * zstd or not self._levels else INTRA
+            self._write_as(ROWS if best > INCOMPRESSIBLE * raw * len(few) else mode)
 
     def _train(self, groups: npt.NDArray[np.int64]) -> None:
         entries = self._frames.groups.table[groups][["where", "size"]].tolist()
