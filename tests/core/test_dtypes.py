@@ -117,6 +117,9 @@ for name in ("rle-jit", "zstd-3", "lz4-block"):
     codec.decode_batch(codec.encode_batch(records), out)
     codec.decode(codec.encode(records[0]))
     assert not out.any()
+stream = ca.compress(records.reshape(1000, 1600), codec="delta")
+stream[::3] = 1
+assert stream[[0, 1, 999]].sum() == 3200
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 

@@ -112,11 +112,11 @@ class FrameStore:
         try:
             while (done := engine.write(items, geometry, lanes, done, numbers)) < len(items):
                 self._provide(int(lanes[done]))
+            if frames.groups.counts[FULL] >= MANY:
+                self._tend()
         except BaseException:
             self.release(numbers)
             raise
-        if frames.groups.counts[FULL] >= MANY:
-            self._tend()
         return numbers
 
     def retain(self, numbers: RecordNumbers) -> None:

@@ -13,7 +13,16 @@ import numpy.typing as npt
 from compressed_array._kernels import native
 from compressed_array.registry import get_codec, parse_shorthand
 
-KERNEL_MODULES = ("_native", "codecs._rle_encode", "codecs._rle_decode", "codecs._lz4_kernels", "codecs._zstd_kernels")
+KERNEL_MODULES = (
+    "_native",
+    "_change_kernels",
+    "_frame_kernels",
+    "_walk_kernels",
+    "codecs._rle_encode",
+    "codecs._rle_decode",
+    "codecs._lz4_kernels",
+    "codecs._zstd_kernels",
+)
 UNSIGNED = (np.uint8, np.uint16, np.uint32, np.uint64)
 SIGNED = (np.int8, np.int16, np.int32, np.int64)
 FLOATS = (np.float32, np.float64)

@@ -1,0 +1,166 @@
+"""`delta-zstd`: groups through zstd, with a dictionary that is learnt on the way and goes along on every journey."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import assert_same
+from streams import check_store
+
+import compressed_array as ca
+from compressed_array import _frame_native
+from compressed_array._groups import FIRST_CODEC
+
+pytestmark = pytest.mark.skipif(not ca.has_zstd(), reason="zstd is missing")
+LEVEL, SIDE = 4, 40
+
+
+def screens(count: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Sprites of a few kinds here and there before a background: what a dictionary is good for."""
+    rng = np.random.default_rng(seed)
+    sprites = rng.integers(0, 256, (6, 7, 9)).astype(np.uint8)
+    frames = np.zeros((count, SIDE, SIDE), np.uint8)
+    for frame in frames:
+        for _ in range(4):
+            y, x = rng.integers(0, SIDE - 9, 2)
+            frame[y : y + 7, x : x + 9] = sprites[rng.integers(6)]
+    return frames
+
+
+def tags(array: Any) -> np.ndarray[Any, Any]:
+    numbers = array.cells.numbers.reshape(-1)
+    return np.asarray(array.store.export(numbers[numbers != 0])[0].tag)
+
+
+def new_array(cells: int) -> Any:
+    return ca.zeros((cells, SIDE, SIDE), np.uint8, codec=f"delta-zstd/{LEVEL}")
+
+
+def trained(plain: np.ndarray[Any, Any]) -> Any:
+    array = new_array(len(plain))
+    for low in range(0, len(plain), 3):
+        array[low : low + 3] = plain[low : low + 3]
+    assert len(array.store._frames.codecs) == 2
+    assert array.store._frames.codecs[1].dictionary is not None
+    return array
+
+
+@pytest.fixture(params=["kernels", "numpy"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the engines."""
+    if request.param == "numpy":
+        monkeypatch.setattr(_frame_native, "is_usable", lambda frames: False)
+    elif not ca.has_numba():
+        pytest.skip("there are no kernels here")
+    return str(request.param)
+
+
+def test_a_dictionary_is_learnt_and_used_for_old_and_new_groups(engine: str) -> None:
+    plain = screens(900)
+    array = new_array(900)
+    for low in range(0, 900, 3):
+        array[low : low + 3] = plain[low : low + 3]
+        if low % 90 == 0:
+            assert_same(array[: low + 3], plain[: low + 3])
+    assert len(array.store._frames.codecs) == 2
+    assert_same(array, plain)
+    packed = tags(array)
+    assert (packed == FIRST_CODEC + 1).mean() > 0.9
+    assert not (packed == FIRST_CODEC).any(), "groups from before were left as they were"
+    check_store(array)
+
+
+def test_it_takes_less_space_than_without() -> None:
+    plain = screens(1200)
+    array = trained(plain)
+    alone = ca.compress(plain, codec=f"delta/{LEVEL}")
+    size = array.store._frames.groups.table["size"].sum()
+    assert size < 0.6 * alone.store._frames.groups.table["size"].sum()
+
+
+def test_the_dictionary_goes_along_and_is_used_there(engine: str, tmp_path: Path) -> None:
+    plain = screens(900)
+    array = trained(plain)
+    ca.save(tmp_path / "a.ca", array)
+    for back in (pickle.loads(pickle.dumps(array)), ca.load(tmp_path / "a.ca"), pickle.loads(pickle.dumps(array, 3))):
+        assert back.store._frames.codecs[1].dictionary == array.store._frames.codecs[1].dictionary
+        assert back.codec == array.codec
+        assert_same(back, plain)
+        more = screens(300, seed=5)
+        for low in range(0, 300, 3):
+            back[low : low + 3] = more[low : low + 3]
+        assert_same(back, np.concatenate([more, plain[300:]]))
+        assert (tags(back) == FIRST_CODEC + 1).mean() > 0.9, "what is written after a journey is packed without it"
+        check_store(back)
+
+
+def test_a_view_and_a_copy_keep_the_dictionary(tmp_path: Path) -> None:
+    plain = screens(900)
+    array = trained(plain)
+    copy, view = array.copy(), array[10:40]
+    ca.save(tmp_path / "a.ca", view)
+    assert_same(ca.load(tmp_path / "a.ca"), plain[10:40])
+    assert_same(pickle.loads(pickle.dumps(view)), plain[10:40])
+    array[...] = 0
+    assert_same(copy, plain)
+
+
+@pytest.mark.parametrize("kind", ["noise", "still", "blank"])
+def test_nothing_to_learn_is_no_error(kind: str, engine: str) -> None:
+    rng = np.random.default_rng(0)
+    plain = rng.integers(0, 256, (900, SIDE, SIDE)).astype(np.uint8)
+    if kind != "noise":
+        plain[...] = 0
+        plain[:, 0, 0] = np.arange(900) % 251 if kind == "still" else np.arange(900) % 2
+    array = new_array(900)
+    for low in range(0, 900, 3):
+        array[low : low + 3] = plain[low : low + 3]
+    assert_same(array, plain)
+    check_store(array)
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(40, marks=pytest.mark.slow)])
+def test_readers_all_through_the_training(engine: str, rounds: int) -> None:
+    """Groups are unpacked, packed anew and moved while somebody reads them."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(rounds):
+            train_beside_readers(screens(700))
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def train_beside_readers(plain: np.ndarray[Any, Any]) -> None:
+    array = new_array(len(plain))
+    array[:60] = plain[:60]
+    written, stop, failures = [60], threading.Event(), []
+
+    def read(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        while not stop.is_set() and not failures:
+            rows = rng.integers(0, written[0], 24)
+            try:
+                if not np.array_equal(array[rows], plain[rows]):
+                    failures.append(f"other frames than were written: {rows}")
+            except Exception as error:
+                failures.append(repr(error))
+
+    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
+    for reader in readers:
+        reader.start()
+    for low in range(60, len(plain), 4):
+        array[low : low + 4] = plain[low : low + 4]
+        written[0] = low + 4
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not failures, failures[0]
+    assert_same(array, plain)
+    assert len(array.store._frames.codecs) == 2

@@ -1,0 +1,167 @@
+"""Kernels of the frame store touch nothing outside what they are given: it all lies against pages nobody may touch."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from streams import Screens
+
+from compressed_array import _changes
+from compressed_array._frame_state import _fits
+from compressed_array._frame_twin import encode_frame
+from compressed_array._frames import Frames
+from compressed_array._kernels import native
+from compressed_array._lanes import DELTA
+from compressed_array._layouts import Layout, geometry
+from compressed_array._test_data import mutations
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="protects pages by Linux's mprotect"),
+    pytest.mark.skipif(native("_change_kernels") is None, reason="there are no kernels here"),
+]
+SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 64, 127, 128, 129, 300, 1000, 4096)
+
+
+class Guarded:
+    """Memory between two pages that nobody may touch."""
+
+    def __init__(self, nbytes: int) -> None:
+        page = mmap.PAGESIZE
+        room = -(-nbytes // page) * page
+        self._memory = np.frombuffer(mmap.mmap(-1, room + 2 * page), np.uint8)
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        for at in (0, page + room):
+            assert libc.mprotect(self._memory.ctypes.data + at, page, 0) == 0
+        self._inside = self._memory[page : page + room]
+
+    def places(self, data: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+        """Bytes, put against the page before and then against the page behind."""
+        for at in (0, self._inside.size - data.size):
+            place = self._inside[at : at + data.size]
+            place[:] = data
+            yield place
+
+
+def test_encoding_changes_reads_two_frames_and_no_more() -> None:
+    kernels, rng = native("_change_kernels"), np.random.default_rng(0)
+    left, right = Guarded(max(SIZES)), Guarded(max(SIZES))
+    for size in SIZES:
+        base = rng.integers(0, 256, size, np.uint8)
+        for share in (0, 0.02, 0.3, 1):
+            frame = np.where(rng.random(size) < share, rng.integers(0, 256, size), base).astype(np.uint8)
+            expected = _changes.encode(frame, base)
+            for a in left.places(frame):
+                for b in right.places(base):
+                    out = np.empty(2 * size + 128, np.uint8)
+                    n = kernels.encode_at(a.ctypes.data, b.ctypes.data, size, out.ctypes.data, 2 * size + 64)
+                    assert out[:n].tobytes() == expected
+
+
+def test_encoding_changes_writes_little_beyond_its_limit() -> None:
+    """A token and two numbers may go beyond it, and there is room for those; literals never do."""
+    kernels, rng = native("_change_kernels"), np.random.default_rng(1)
+    for size in SIZES:
+        base, frame = (rng.integers(0, 256, size, np.uint8) for _ in range(2))
+        frame[::5] = base[::5]
+        full = len(_changes.encode(frame, base))
+        for limit in sorted({0, 1, 2, full // 2, max(full - 1, 0), full, full + 1}):
+            out = np.full(limit + 64, 0xA5, np.uint8)
+            n = kernels.encode_at(frame.ctypes.data, base.ctypes.data, size, out.ctypes.data, limit)
+            assert n == (full if full <= limit else -1)
+            assert (out[limit + 16 :] == 0xA5).all()
+
+
+def test_applying_changes_right_and_wrong() -> None:
+    kernels, rng = native("_change_kernels"), np.random.default_rng(2)
+    source, target = Guarded(4 * max(SIZES)), Guarded(max(SIZES) + 1)
+    for size in SIZES:
+        base = rng.integers(0, 256, size, np.uint8)
+        frame = np.where(rng.random(size) < 0.2, rng.integers(0, 256, size), base).astype(np.uint8)
+        right = _changes.encode(frame, base)
+        for changes in (right, *mutations(right, 60, seed=size)):
+            for at in source.places(np.frombuffer(changes, np.uint8)):
+                for wrong in (0, 1, -1):
+                    for out in target.places(np.resize(base, max(size + wrong, 0))):
+                        fits = kernels.apply_checked(at.ctypes.data, at.size, out.ctypes.data, out.size)
+                        if changes == right and not wrong:
+                            assert fits
+                            assert out.tobytes() == frame.tobytes()
+
+
+def group_of(size: int, count: int) -> tuple[bytes, Frames]:
+    """Records of frames one after the other, and what they were encoded with."""
+    frames = Frames((size,), 1, Layout.unstacked(size))
+    screens, last, parts = Screens(size, (size,)), None, b""
+    for _ in range(count):
+        frame = screens.next()
+        parts += encode_frame(frames, frame, last, DELTA)
+        last = frame
+    return parts, frames
+
+
+@pytest.mark.parametrize("size", [1, 5, 64, 300, 1000])
+def test_groups_are_checked_within_their_bounds(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels, memory = native("_walk_kernels"), Guarded(32 * 1024)
+    group, _ = group_of(size, 6)
+
+    def both(data: np.ndarray[Any, Any], count: int, references: int = 1) -> bool:
+        answers = {
+            bool(kernels.group_fits(at.ctypes.data, at.size, 0, count, size, references)) for at in memory.places(data)
+        }
+        with monkeypatch.context() as patch:
+            patch.setattr("compressed_array._frame_state.native", lambda module: None)
+            answers.add(_fits(data, False, count, size, references))
+        assert len(answers) == 1, "formula and kernel do not agree"
+        return answers.pop()
+
+    whole = np.frombuffer(group, np.uint8)
+    assert both(whole, 6)
+    assert not both(whole, 5)
+    assert not both(whole, 7)
+    assert not both(whole[:-1], 6)
+    for bad in mutations(group, 150, seed=size):
+        both(np.frombuffer(bad, np.uint8), 6)
+
+
+@pytest.mark.parametrize("kernel_there", [True, False])
+def test_a_group_of_plain_frames_has_their_size(kernel_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not kernel_there:
+        monkeypatch.setattr("compressed_array._frame_state.native", lambda module: None)
+    data = np.zeros(300, np.uint8)
+    assert _fits(data, True, 3, 100, 1)
+    assert not _fits(data, True, 3, 99, 1)
+    assert not _fits(data, True, 4, 100, 1)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 8, 16])
+@pytest.mark.parametrize("last", [False, True])
+def test_comparing_and_taking_frames_reads_items_and_no_more(depth: int, last: bool) -> None:
+    """A store that is written to from memory between the pages, at both of its ends, in C order and channel-last."""
+    import compressed_array as ca
+    from compressed_array.codecs.delta import Delta
+
+    rng = np.random.default_rng(depth)
+    for side in (1, 3, 5, 9):
+        shape = (depth, side, side)
+        nbytes = depth * side * side
+        memory = Guarded(nbytes)
+        array = ca.zeros((40, *shape), np.uint8, codec=Delta(2, stack_axis=0, frame_width=1))
+        plain = np.zeros(array.shape, np.uint8)
+        frames = rng.integers(0, 3, (40 + depth, side, side)).astype(np.uint8)
+        for step in range(40):
+            item = frames[step : step + depth]
+            laid = np.moveaxis(item, 0, -1) if last else item
+            for place in memory.places(np.ascontiguousarray(laid).reshape(-1)):
+                given = place.reshape(laid.shape)
+                array[step : step + 1] = (np.moveaxis(given, -1, 0) if last else given)[None]
+            plain[step] = item
+        assert np.array_equal(array.read(), plain)
+        if depth > 1:
+            assert geometry(Layout.of(shape, 1, 0, 1), shape, 1, (side * side, side, 1)) is not None
