@@ -111,7 +111,9 @@ def test_groups_are_checked_within_their_bounds(size: int, monkeypatch: pytest.M
     kernels, memory = native("_walk_kernels"), Guarded(32 * 1024)
     group, _ = group_of(size, 6)
 
-    def both(data: np.ndarray[Any, Any], count: int, references: int = 1) -> bool:
+    references = np.array([size])
+
+    def both(data: np.ndarray[Any, Any], count: int) -> bool:
         answers = {
             bool(kernels.group_fits(at.ctypes.data, at.size, 0, count, size, references)) for at in memory.places(data)
         }
@@ -135,9 +137,9 @@ def test_a_group_of_plain_frames_has_their_size(kernel_there: bool, monkeypatch:
     if not kernel_there:
         monkeypatch.setattr("compressed_array._frame_state.native", lambda module: None)
     data = np.zeros(300, np.uint8)
-    assert _fits(data, True, 3, 100, 1)
-    assert not _fits(data, True, 3, 99, 1)
-    assert not _fits(data, True, 4, 100, 1)
+    assert _fits(data, True, 3, 100, np.array([100]))
+    assert not _fits(data, True, 3, 99, np.array([99]))
+    assert not _fits(data, True, 4, 100, np.array([100]))
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 8, 16])

@@ -63,6 +63,8 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
             store = new_store(grid, item_shape, item_dtype, codec)
         elif not (isinstance(codec, str) and codec == "auto"):
             raise ValueError("give either a codec or a store, which has one already")
+        elif isinstance(store, np.ndarray):
+            raise TypeError("give the store of an array, array.store, not the array")
         elif not store.holds(item_shape, item_dtype):
             raise ValueError(f"the store is not one for items of {item_dtype} and shape {item_shape}")
         return cls.on_table(Table.unwritten(store, grid), item_shape, item_dtype)

@@ -260,6 +260,8 @@ def write_items(
                         break
         if new > 0:
             if lane[GROUP_OF] == 0 or lane[COUNT] + new > lane[CAPACITY]:
+                if lane[COUNT] + new < depth:
+                    new = depth  # a failed write may leave a group behind that is too short to reach back into
                 lists_ready = counts[FREE] > 0 and counts[DEAD] < dead.shape[0] and counts[FULL] < full.shape[0]
                 if not lists_ready or lane[SIZE] - lane[USED] < capacity * (size + ROOM):
                     return i

@@ -130,12 +130,13 @@ class NativeEngine:
         functions, contexts = self._frames.intra.calls()
         return functions.compress, contexts.compressor
 
-    def _zstd(self) -> tuple[int, int]:
-        if self._frames.decoder is None:
-            functions = _foreign.zstd() if self._frames.codecs else None
-            return 0 if functions is None else functions.decompress, 0
-        functions, contexts = self._frames.decoder.calls()
-        return functions.decompress, contexts.decompressor
+    def _zstd(self) -> tuple[int, int, int]:
+        """zstd's functions, and a context of this thread's own for reading records."""
+        functions = _foreign.zstd() if self._frames.codecs or self._frames.decoder is not None else None
+        if functions is None:
+            return 0, 0, 0
+        context = 0 if self._frames.decoder is None else self._frames.decoder.calls()[1].decompressor
+        return functions.decompress, functions.frame_size, context
 
     def _contexts(self, is_used: list[bool]) -> list[int]:
         codecs = zip(self._frames.codecs, is_used, strict=False)

@@ -42,6 +42,7 @@ from compressed_array.codecs.zstd import Zstd
 from compressed_array.errors import CorruptPayloadError
 
 Numbers = npt.NDArray[np.int64]
+MOST_CODECS = 2  # one from the beginning, and one with a dictionary
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,8 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
         and len(set(layouts)) == len(layouts)
         and all(_is_layout(layout, item_shape, itemsize) for layout in layouts)
         and all(isinstance(codec, Zstd) for codec in export.codecs)
+        and len(export.codecs) <= MOST_CODECS
+        and bool((export.size > 0).all())
         and (len(export.codecs) > 0 or not isinstance(export.choice, DeltaZstd))
         and len(export.references) < MOST_REFERENCES
         and all(r.dtype == np.uint8 and r.ndim == 1 for r in export.references)
@@ -161,16 +164,18 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
     if not sound:
         raise CorruptPayloadError("the groups contradict each other")
     end = np.cumsum(export.size.astype(np.int64))
-    shortest = [len(reference) for reference in export.references]
+    lengths = np.array([prod(item_shape) * itemsize, *map(len, export.references)], np.int64)
     for group, (tag, size, count, of) in enumerate(
         zip(export.tag.tolist(), export.size.tolist(), export.count.tolist(), export.layout_of.tolist(), strict=True)
     ):
         data = export.data[end[group] - size : end[group]]
         frame_nbytes = layouts[of].frame_nbytes
         if tag >= FIRST_CODEC:
-            data = np.frombuffer(export.codecs[tag - FIRST_CODEC].decode(data), np.uint8)
-        usable = next((i for i, nbytes in enumerate(shortest) if nbytes < frame_nbytes), len(shortest))
-        if not _fits(data, tag == PLAIN, count, frame_nbytes, usable + 1):
+            codec = export.codecs[tag - FIRST_CODEC]
+            if not 0 <= codec.content_size(data) <= count * (frame_nbytes + ROOM):
+                raise CorruptPayloadError(f"group {group} says that it unpacks to more than its frames take")
+            data = np.frombuffer(codec.decode(data), np.uint8)
+        if not _fits(data, tag == PLAIN, count, frame_nbytes, lengths):
             raise CorruptPayloadError(f"group {group} is not one of {count} frames of {frame_nbytes} bytes")
 
 
@@ -198,7 +203,7 @@ def _numbers_fit(export: FrameExport, numbers: RecordNumbers) -> bool:
     return bool(((slots < export.count[groups]) & ((missing == 0) | (alike & (export.count[before] >= missing)))).all())
 
 
-def _fits(data: npt.NDArray[np.uint8], plain: bool, count: int, frame_nbytes: int, references: int) -> bool:
+def _fits(data: npt.NDArray[np.uint8], plain: bool, count: int, frame_nbytes: int, references: Numbers) -> bool:
     """Whether bytes are a group of `count` frames; by its kernel where there is one."""
     kernels = native("_walk_kernels")
     if kernels is not None:
@@ -212,7 +217,7 @@ def _fits(data: npt.NDArray[np.uint8], plain: bool, count: int, frame_nbytes: in
             if kind == SINCE_LAST:
                 _changes.apply(body, frame)
             elif kind == FROM_REFERENCE:
-                if not len(body) or body[0] >= references:
+                if not len(body) or body[0] >= len(references) or references[body[0]] < frame_nbytes:
                     return False
                 _changes.apply(body[1:], frame)
             if (k == 0 and kind == SINCE_LAST) or (kind == RAW and len(body) != frame_nbytes):

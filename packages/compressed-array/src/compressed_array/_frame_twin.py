@@ -69,14 +69,16 @@ class TwinEngine:
             if words[LAST]:
                 new = shift(stack, divided(byte_rows(remembered, 1), frames.layout))
             if new:
+                if words[COUNT] + new > words[CAPACITY] and words[COUNT] + new < frames.layout.depth:
+                    new = frames.layout.depth  # a failed write may leave a group that is too short to reach back into
                 if not self._has_room(words, new):
                     return i
-                for frame in stack[frames.layout.depth - new :]:
-                    self._append(words, frame, frames.lanes.frames[lane])
+                fresh = stack[frames.layout.depth - new :]
+                self._append(lane, fresh, self._encode(words, fresh, frames.lanes.frames[lane]))
                 remembered[...] = item.view(remembered.dtype).reshape(remembered.shape)
                 words[LAST] = (words[GROUP_OF] - 1) * SLOTS + words[COUNT]
+            self.retain(words[LAST : LAST + 1].astype(np.uint32))
             numbers[i] = words[LAST]
-            self.retain(numbers[i : i + 1])
         return len(items)
 
     def read(
@@ -147,20 +149,27 @@ class TwinEngine:
         groups.table[group] = (where, 0, last, 1, 0, frames.layout_number)
         words[GROUP_OF], words[COUNT], words[CAPACITY], words[MODE] = group + 1, 0, frames.capacity, frames.mode
 
-    def _append(self, words: Words, frame: Bytes, last: Bytes) -> None:
-        record = frame.tobytes()
-        if words[MODE] != ROWS:
-            record = encode_frame(self._frames, frame, last if words[COUNT] else None, int(words[MODE]))
-            last[...] = frame
+    def _encode(self, words: Words, stack: npt.NDArray[np.uint8], last: Bytes) -> list[bytes]:
+        """The records of frames that come next in a lane's group."""
+        if words[MODE] == ROWS:
+            return [frame.tobytes() for frame in stack]
+        before: list[Bytes | None] = [last if words[COUNT] else None, *stack[:-1]]
+        return [encode_frame(self._frames, f, b, int(words[MODE])) for f, b in zip(stack, before, strict=True)]
+
+    def _append(self, lane: int, stack: npt.NDArray[np.uint8], records: list[bytes]) -> None:
+        """Add frames to a lane's group. All that may fail for want of memory comes first."""
+        words, table = self._frames.lanes.words[lane], self._frames.groups.table
+        data = np.frombuffer(b"".join(records), np.uint8)
         used, segment, group = int(words[USED]), int(words[SEGMENT]), int(words[GROUP_OF]) - 1
-        self._frames.heap.segment(segment)[used : used + len(record)] = np.frombuffer(record, np.uint8)
-        words[USED] += len(record)
-        words[COUNT] += 1
-        table = self._frames.groups.table
-        table["size"][group] += len(record)
+        self._frames.heap.segment(segment)[used : used + data.size] = data
+        if words[MODE] != ROWS:
+            self._frames.lanes.frames[lane] = stack[-1]
+        words[USED] += data.size
+        words[COUNT] += len(records)
+        table["size"][group] += data.size
         table["count"][group] = words[COUNT]
         for counted in self._frames.heap.tables()[1:]:
-            counted[segment] += len(record)
+            counted[segment] += data.size
 
     def _read(self, number: int, row: Bytes, layouts: Words) -> None:
         if not number:
@@ -181,7 +190,7 @@ class TwinEngine:
         """Decode a group's frames from `first` on to the frames of `out`."""
         frames, entry = self._frames, self._frames.groups.table[group]
         where, nbytes = int(entry["where"]), out[0].size
-        data = group_bytes(frames, where, int(entry["size"]))
+        data = group_bytes(frames, where)
         if where >> TAG_BITS == PLAIN:
             rows = data[first * nbytes : (first + len(out)) * nbytes]
             out[...] = rows.reshape(out.shape)
@@ -228,10 +237,10 @@ def encode_frame(frames: Frames, frame: Bytes, last: Bytes | None, mode: int) ->
     return _changes.varint(len(best) << KIND_BITS | kind) + best
 
 
-def group_bytes(frames: Frames, where: int, size: int) -> Bytes:
-    """The records of a group, unpacked if a codec had packed them."""
+def group_bytes(frames: Frames, where: int) -> Bytes:
+    """The records of a group, unpacked if a codec had packed them; if not, whatever is behind them as well."""
     start, tag = where & ADDRESS_MASK & OFFSET_MASK, where >> TAG_BITS
-    data = frames.heap.segment((where & ADDRESS_MASK) >> OFFSET_BITS)[start : start + size]
+    data = frames.heap.segment((where & ADDRESS_MASK) >> OFFSET_BITS)[start:]
     return data if tag < FIRST_CODEC else frames.codecs[tag - FIRST_CODEC].decode_part(data)
 
 

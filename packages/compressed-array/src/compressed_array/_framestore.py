@@ -28,7 +28,7 @@ from compressed_array._frame_twin import TwinEngine, group_bytes
 from compressed_array._frames import Frames
 from compressed_array._groups import ADDRESS_MASK, DEAD, FIRST_CODEC, FREE, FULL, PLAIN, SLOTS, TAG_BITS
 from compressed_array._heap import MAX_PAYLOAD, OFFSET_BITS
-from compressed_array._lanes import BUFFER, GROUP_OF, ROOM, SEGMENT, SIZE, USED
+from compressed_array._lanes import BUFFER, CAPACITY, GROUP_OF, ROOM, SEGMENT, SIZE, USED
 from compressed_array._layouts import Layout
 from compressed_array._payloads import Payloads
 from compressed_array._stacks import StackFinder, given_layout
@@ -45,8 +45,8 @@ class FrameStore:
 
     def __init__(self, item_shape: tuple[int, ...], dtype: np.dtype[Any], codec: Any = "auto") -> None:
         nbytes = prod(item_shape) * dtype.itemsize
-        if nbytes > MAX_PAYLOAD // SLOTS:
-            limit = MAX_PAYLOAD // SLOTS >> 20
+        if nbytes > MAX_PAYLOAD // SLOTS - ROOM:
+            limit = (MAX_PAYLOAD // SLOTS >> 20) - 1
             raise ValueError(f"an item of {nbytes} bytes is too large; use a smaller item_ndim (limit: {limit} MiB)")
         self.epochs = Epochs()
         self.item_shape, self.dtype, self.record_nbytes = item_shape, dtype, nbytes
@@ -58,7 +58,6 @@ class FrameStore:
         self._engine: Any = None
         self._known_lanes: Lanes | None = None
         self._graveyard: deque[RecordNumbers] = deque()
-        self._has_unclaimed = False
         self._version = 0
         self._snapshot: Callable[[], Snapshot | None] = lambda: None
 
@@ -124,7 +123,6 @@ class FrameStore:
         self._get_engine().retain(np.ascontiguousarray(numbers))
 
     def release(self, numbers: RecordNumbers) -> None:
-        self._drop_unclaimed()  # while those are the only groups without references
         self._version += 1
         numbers = np.ascontiguousarray(numbers)
         done = 0
@@ -158,20 +156,35 @@ class FrameStore:
     def restore(
         cls, item_shape: tuple[int, ...], dtype: np.dtype[Any], export: FrameExport, numbers: RecordNumbers
     ) -> FrameStore:
-        """A store that holds exactly these groups, with a reference for each occurrence in `numbers`."""
+        """A store that holds these groups, with a reference for each occurrence in `numbers`.
+
+        It has one of its own to each group, to be given up when all that were pickled together have claimed theirs.
+        """
         store = cls(item_shape, dtype, export.choice)
         _frame_state.restore(store._frames, export)
         if export.found:
             store._finder = None
         store._watch.start_over()
         store._watch.codec_for_groups = max(len(export.codecs) - 1, 0)
-        store._has_unclaimed = True
+        store._frames.groups.table["references"][: len(export.size)] = 1
         store.claim(numbers)
         return store
 
     def claim(self, numbers: RecordNumbers) -> None:
-        """Take references to restored items. What nobody has claimed is gone with the first write."""
+        """Take references to restored items."""
         self._get_engine().retain(np.ascontiguousarray(numbers).reshape(-1))
+
+    def give_up_restored(self, groups: int) -> None:
+        """Let go of restored groups that nobody has claimed, with the next write; for a finaliser, as `bury` is."""
+        # The item in a group's last slot is one that needs no other group.
+        self.bury(np.arange(1, groups + 1, dtype=np.uint32) * np.uint32(SLOTS))
+
+    def is_mostly(self, numbers: RecordNumbers) -> bool:
+        """Whether these items need at least half of the groups that there are."""
+        with self.epochs.writing:
+            self._settle()
+            alive = np.count_nonzero(self._frames.groups.table["references"])
+            return bool(2 * len(np.unique(self._frames.needed(numbers))) >= alive)
 
     def snapshot(self) -> Snapshot:
         """All there is, for pickling: the same object as before if nothing has changed since."""
@@ -220,10 +233,11 @@ class FrameStore:
             wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
             usual = min(max(wanted, most, _heap.SMALLEST_SEGMENT // 4), _heap.LARGEST_SEGMENT)
             segment = frames.heap.reserve(most + (_heap.SMALLEST_SEGMENT // 16 if self._watch.packs else usual))
-            if words[SIZE]:
-                frames.heap.give_back(int(words[SEGMENT]))
-            memory = frames.heap.segment(segment)
+            memory, old, had = frames.heap.segment(segment), int(words[SEGMENT]), bool(words[SIZE])
+            words[CAPACITY] = 0  # first: nothing may be added to a group whose segment is no longer the lane's
             words[SEGMENT], words[BUFFER], words[USED], words[SIZE] = segment, memory.ctypes.data, 0, memory.size
+            if had:
+                frames.heap.give_back(old)
 
     def _tend(self) -> None:
         """Do what is due for groups that are full: pack them, look at them, move what is left of others."""
@@ -249,23 +263,27 @@ class FrameStore:
         if not len(groups):
             return
         entries = table[groups][["where", "size"]].tolist()
-        plain = Payloads.from_parts([group_bytes(self._frames, where, size) for where, size in entries])
+        plain = Payloads.from_parts([self._unpacked(where, size) for where, size in entries])
         payloads = self._frames.codecs[codec].encode_parts(plain)
         smaller = np.flatnonzero(payloads.size < table["size"][groups])
         if len(smaller):
             tag = (FIRST_CODEC + codec) << TAG_BITS
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
 
+    def _unpacked(self, where: int, size: int) -> npt.NDArray[np.uint8]:
+        data = group_bytes(self._frames, where)
+        return data[:size] if where >> TAG_BITS < FIRST_CODEC else data
+
     def _packed_by(self, codec: int) -> Words:
         return np.flatnonzero(self._frames.groups.table["where"] >> TAG_BITS == FIRST_CODEC + codec)
 
     def _move(self, groups: Words, payloads: Payloads, tags: Words) -> None:
         """Let groups be other bytes in another place; the old place is free when no reader is left there."""
-        heap, table = self._frames.heap, self._frames.groups.table.copy()
+        heap, table = self._frames.heap, self._frames.groups.table
         address, size = table["where"][groups] & ADDRESS_MASK, table["size"][groups].astype(np.int64)
+        # Readers look at the place, in which all is said; the size is the writer's.
         table["where"][groups] = heap.append(payloads) | tags
         table["size"][groups] = payloads.size
-        self._frames.groups.table = table  # in one piece: a reader must not meet a place with the size of another
         self.epochs.retire(partial(heap.free, address, size))
         self.epochs.collect()
 
@@ -305,19 +323,12 @@ class FrameStore:
 
     def _settle(self, *, thoroughly: bool = False) -> None:
         """Do what finalisers have left to do; thoroughly, also what is due for groups but was put off."""
-        self._drop_unclaimed()
         while self._graveyard:
             self.release(self._graveyard.popleft())
         if thoroughly:
             self._tend()
             self._bury_dead()
         self.epochs.collect()
-
-    def _drop_unclaimed(self) -> None:
-        if self._has_unclaimed:
-            self._has_unclaimed = False
-            table = self._frames.groups.table
-            self._give_up(np.flatnonzero((table["references"] == 0) & (table["where"] != 0)))
 
     def _move_garbage(self, written: int) -> None:
         """Rewrite sparse segments: about as many bytes as were just written, so that no write takes long."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from compressed_array._store import RecordNumbers
 
 SLOTS = 64
+MOST_GROUPS = 2**32 // SLOTS - 1
 TAG_BITS = 56
 ADDRESS_MASK = (1 << TAG_BITS) - 1
 # What a group's bytes are: records with a header each, frames as they are, or records that went through codec number
@@ -51,9 +52,6 @@ class Groups:
         self.dead: Words = np.zeros(LISTED, np.int64)
         self.full: Words = np.zeros(LISTED, np.int64)
 
-    def __len__(self) -> int:
-        return len(self.table) - int(self.counts[FREE])
-
     @property
     def nbytes(self) -> int:
         return self.table.nbytes + self.free.nbytes + self.dead.nbytes + self.full.nbytes
@@ -61,7 +59,9 @@ class Groups:
     def grow(self) -> None:
         """Make some more groups."""
         made, free = len(self.table), int(self.counts[FREE])
-        more = made // 8 + 64
+        more = min(made // 8 + 64, MOST_GROUPS - made)
+        if not more:
+            raise MemoryError(f"a store holds at most {MOST_GROUPS} groups of frames; use several stores")
         table = np.zeros(made + more, GROUP)
         table[:made] = self.table
         self.free = np.concatenate(

@@ -159,10 +159,9 @@ class HostHeap:
             number = len(self._buffers)
             if number == MOST_SEGMENTS:
                 raise MemoryError(f"an array holds at most {MOST_SEGMENTS} segments; use several arrays")
+            tables = [np.append(table, 0) for table in (self._used, self._live, self._touched)]
+            self._used, self._live, self._touched = tables
             self._buffers.append(_NOTHING)
-            self._used, self._live, self._touched = (
-                np.append(table, 0) for table in (self._used, self._live, self._touched)
-            )
         self._buffers[number] = buffer
         self._bases[number] = buffer.ctypes.data
         self._used[number] = self._live[number] = 0

@@ -43,25 +43,23 @@ class Lanes:
         """See to it that there are lanes 0 to `count - 1`."""
         more = count - len(self.words)
         if more > 0:
-            self.words, self.items, self.frames = (
+            words, items, frames = (
                 np.concatenate([part, np.zeros((more, part.shape[1]), part.dtype)])
                 for part in (self.words, self.items, self.frames)
             )
-            self._locate()
+            self._replace(words, items, frames, self.strides)
 
     def start_over(self, frame_nbytes: int) -> None:
         """Forget the last items, for frames of another size."""
-        self.words[...] = 0
-        self.frames = np.zeros((len(self.words), frame_nbytes), np.uint8)
-        self._locate()
+        frames = np.zeros((len(self.words), frame_nbytes), np.uint8)
+        self._replace(np.zeros_like(self.words), self.items, frames, self.strides)
 
     def arrange(self, strides: tuple[int, ...]) -> None:
         """Lay the remembered items out as those that come next are."""
         if strides != self.strides:
             arranged = np.empty_like(self.items)
             self._shaped(arranged, strides)[...] = self._shaped(self.items, self.strides)
-            self.items, self.strides = arranged, strides
-            self._locate()
+            self._replace(self.words.copy(), arranged, self.frames, strides)
 
     def item(self, lane: int) -> npt.NDArray[np.void]:
         """A lane's last item, as a batch of one."""
@@ -71,7 +69,15 @@ class Lanes:
         elements = items.reshape(-1).view(f"V{self._itemsize}")
         return as_strided(elements, (len(items), *self._item_shape), (self._record, *strides))
 
-    def _locate(self) -> None:
-        lanes = np.arange(len(self.words))
-        self.words[:, ITEM] = self.items.ctypes.data + lanes * self._record
-        self.words[:, FRAME_AT] = self.frames.ctypes.data + lanes * self.frames.shape[1]
+    def _replace(
+        self,
+        words: npt.NDArray[np.int64],
+        items: npt.NDArray[np.uint8],
+        frames: npt.NDArray[np.uint8],
+        strides: tuple[int, ...],
+    ) -> None:
+        # All at once, and the addresses before: a failure in between would leave some of memory that is gone.
+        lanes = np.arange(len(words))
+        words[:, ITEM] = items.ctypes.data + lanes * self._record
+        words[:, FRAME_AT] = frames.ctypes.data + lanes * frames.shape[1]
+        self.words, self.items, self.frames, self.strides = words, items, frames, strides

@@ -8,6 +8,7 @@ import numpy as np
 
 from compressed_array._array import CompressedArray
 from compressed_array._cells import Dense
+from compressed_array._functions import is_compressed
 from compressed_array._store import byte_rows
 
 
@@ -20,7 +21,8 @@ def read_pair(
     """
     a, b = first.cells, second.cells
     plan = a.split(key)
-    one_walk = a.store is b.store and a.numbers.shape == b.numbers.shape and plan is not None and plan.whole_items
+    alike = a.numbers.shape == b.numbers.shape and a.item_shape == b.item_shape
+    one_walk = a.store is b.store and alike and plan is not None and plan.whole_items
     if not one_walk or plan is None:
         outs = (None, None) if out is None else out
         return first.read(key, outs[0]), second.read(key, outs[1])
@@ -38,5 +40,6 @@ def read_pair(
 
 def fits(out: Dense, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     """Whether items of this shape and dtype can be decoded straight into `out`."""
-    flags = out.flags
-    return out.shape == shape and out.dtype == dtype and flags.c_contiguous and flags.writeable
+    if is_compressed(out) or out.shape != shape or out.dtype != dtype:
+        return False
+    return out.flags.c_contiguous and out.flags.writeable

@@ -54,13 +54,18 @@ def rebuild(cls: type[CompressedArray], state: State) -> CompressedArray:
     """An array in a store of its own."""
     cells = np.array(state.cells, np.uint32)
     store = STORES[type(state.records)].restore(state.item_shape, state.dtype, state.records, cells)
+    if isinstance(store, FrameStore):
+        store.give_up_restored(len(state.records.size))
     return cls.on_table(Table(store, cells.view(CELL)), state.item_shape, state.dtype)
 
 
 def reduce_for_pickle(array: CompressedArray, protocol: int) -> tuple[Any, ...]:
     """What `__reduce_ex__` gives: compressed, with a checksum, and from protocol 5 on without copying the payloads."""
     cells = array.cells
-    if isinstance(array.store, FrameStore) and cells.numbers.size == cells.table.numbers.size:
+    table = cells.table
+    # A small copy of a large array stands on all of its store, and would take that along.
+    is_whole = cells.numbers.size == table.numbers.size
+    if isinstance(array.store, FrameStore) and is_whole and (not table.is_copy or array.store.is_mostly(table.numbers)):
         with array.store.epochs.writing:
             snapshot = array.store.snapshot()
             numbers = renumbered(snapshot.groups, cells.numbers)
@@ -92,18 +97,29 @@ def unpickle(
     return rebuild(cls, State(item_shape, dtype, cells, unpacked(*records)))
 
 
+class Restored:
+    """A store on its way in: unpickling keeps this until all arrays that were pickled with it have found theirs."""
+
+    def __init__(self, store: FrameStore, groups: int) -> None:
+        self.store, self._groups = store, groups
+
+    def __del__(self) -> None:
+        self.store.give_up_restored(self._groups)
+
+
 def unpickle_on_store(
-    cls: type[CompressedArray], item_shape: tuple[int, ...], dtype: np.dtype[Any], cells: Any, store: FrameStore
+    cls: type[CompressedArray], item_shape: tuple[int, ...], dtype: np.dtype[Any], cells: Any, restored: Restored
 ) -> CompressedArray:
     """The inverse of `reduce_for_pickle`, for an array that was pickled with its store."""
     numbers = np.array(cells, np.uint32)
-    store.claim(numbers)
-    return cls.on_table(Table(store, numbers.view(CELL)), item_shape, dtype)
+    restored.store.claim(numbers)
+    return cls.on_table(Table(restored.store, numbers.view(CELL)), item_shape, dtype)
 
 
-def unpickle_store(item_shape: tuple[int, ...], dtype: np.dtype[Any], *records: Any) -> FrameStore:
+def unpickle_store(item_shape: tuple[int, ...], dtype: np.dtype[Any], *records: Any) -> Restored:
     """The store that a snapshot was taken of."""
-    return FrameStore.restore(item_shape, dtype, unpacked(*records), np.empty(0, np.uint32))
+    export = unpacked(*records)
+    return Restored(FrameStore.restore(item_shape, dtype, export, np.empty(0, np.uint32)), len(export.size))
 
 
 def reduce_snapshot(snapshot: Snapshot, protocol: int) -> tuple[Any, ...]:

@@ -28,16 +28,16 @@ from compressed_array._groups import (
 )
 from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
 from compressed_array._lanes import ROOM
-from compressed_array._native import Word, call_sizes, copy_bytes, helper, jit, load8, load64, store8
+from compressed_array._native import Word, call_pair, call_sizes, copy_bytes, helper, jit, load8, load64, store8
 
 KIND_MASK = (1 << KIND_BITS) - 1
 INTEGER = numba.types.int64
 WORDS, MATRIX, TABLE = INTEGER[::1], INTEGER[:, ::1], numba.from_dtype(GROUP)[::1]
 NUMBERS = numba.types.uint32[::1]
 BYTES, ROWS = numba.types.uint8[::1], numba.types.uint8[:, ::1]
-# What a reader's `tools` hold, by position: zstd's function, its context for records, how many bytes a group may
-# unpack to, where the segments begin and where the references are; then a context for each codec of groups.
-DECOMPRESS, CONTEXT, UNPACKED, BASES, REFERENCES, CODECS = range(6)
+# What a reader's `tools` hold, by position: two functions of zstd's, its context for records, how many bytes a group
+# may unpack to, where the segments begin and where the references are; then a context for each codec of groups.
+DECOMPRESS, FRAME_SIZE, CONTEXT, UNPACKED, BASES, REFERENCES, CODECS = range(7)
 
 
 @helper
@@ -55,7 +55,7 @@ def emit(frame: Word, out: Word, slot: Word, depth: Word, outer: Word, inner: Wo
 
 
 @helper
-def group_bytes(group: Any, where: Word, tools: Any, unpacked: Word) -> Word:
+def group_bytes(where: Word, tools: Any, unpacked: Word) -> Word:
     """Where a group's records begin, unpacked if a codec had packed them; 0 if that fails."""
     tag, address = where >> TAG_BITS, where & ADDRESS_MASK
     at = np.int64(load64(tools[BASES] + 8 * (address >> OFFSET_BITS))) + (address & OFFSET_MASK)
@@ -64,7 +64,11 @@ def group_bytes(group: Any, where: Word, tools: Any, unpacked: Word) -> Word:
     context = tools[CODECS + tag - FIRST_CODEC]
     if context == 0:
         return np.int64(0)
-    size = call_sizes(tools[DECOMPRESS], context, unpacked, tools[UNPACKED], at, np.int64(group.size))
+    # The frame knows its size. The table's may already be that of another place.
+    packed = call_pair(tools[FRAME_SIZE], at, tools[UNPACKED])
+    if packed <= 0:
+        return np.int64(0)
+    size = call_sizes(tools[DECOMPRESS], context, unpacked, tools[UNPACKED], at, packed)
     return unpacked if size > 0 else np.int64(0)
 
 
@@ -81,7 +85,7 @@ def walk(
     frame_nbytes, frame = outer * inner, scratch
     where = group.where  # one load: a writer may be moving the group
     plain = where >> TAG_BITS == PLAIN
-    at = group_bytes(group, where, tools, scratch + frame_nbytes + ROOM)
+    at = group_bytes(where, tools, scratch + frame_nbytes + ROOM)
     if at == 0:
         return False
     start, begin = np.int64(first), at
@@ -214,12 +218,15 @@ def read_items(
     return np.int64(-1)
 
 
-@jit("boolean(int64, int64, int64, int64, int64, int64)")
-def group_fits(at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Word, references: Word) -> Any:
-    """Whether bytes from outside are a group of `count` frames; what zstd makes of its records is left to zstd."""
+@jit("boolean(int64, int64, int64, int64, int64, int64[::1])")
+def group_fits(at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Word, references: Any) -> Any:
+    """Whether bytes from outside are a group of `count` frames; what zstd makes of its records is left to zstd.
+
+    `references` says how long each reference is.
+    """
     end = at + size
     if plain:
-        return end - at == count * frame_nbytes
+        return size == count * frame_nbytes
     for k in range(count):
         after = varint_ends(at, end)
         if after < 0:
@@ -232,8 +239,10 @@ def group_fits(at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Wor
             return False
         if kind == SINCE_LAST and not changes_fit(body, at, frame_nbytes):
             return False
-        if kind == FROM_REFERENCE and (
-            body == at or np.int64(load8(body)) >= references or not changes_fit(body + 1, at, frame_nbytes)
-        ):
-            return False
+        if kind == FROM_REFERENCE:
+            base = np.int64(load8(body)) if body < at else np.int64(references.shape[0])
+            if base >= references.shape[0] or references[base] < frame_nbytes:
+                return False
+            if not changes_fit(body + 1, at, frame_nbytes):
+                return False
     return at == end

@@ -69,7 +69,7 @@ class Watch:
         self._seen, self._next = 0, FIRST_LOOK
         self._recent: deque[int] = deque(maxlen=max(SAMPLES, DICTIONARY_GROUPS))
         self._in_order = True
-        self.items, self._frames_then, self.lost_stack = 0, 0, False
+        self.items, self._new_frames, self.lost_stack = 0, 0, False
         self._frames.worth_zstd = self._frames.layout.frame_nbytes // 64
         self._write_as(DELTA)
 
@@ -84,6 +84,7 @@ class Watch:
         """Take note of groups that are full, and look at some of the last if it is time."""
         self._recent.extend(groups.tolist())
         self._seen += len(groups)
+        self._new_frames += int(self._frames.groups.table["count"][groups].sum())
         if self._seen >= self._next:
             self._next = self._seen + min(self._seen, LAST_INTERVAL)
             self._look(engine)
@@ -112,7 +113,7 @@ class Watch:
             self._train(groups)
 
     def _see_order(self) -> None:
-        """A group is freed as a whole, so frames that die in any order had better have one each."""
+        """A group is freed as a whole, so frames that die in any order had better have one each: change to that."""
         table = self._frames.groups.table
         frames, needed = int(table["count"].sum()), int(table["references"].sum())
         enough = STILL_ORDERED if self._in_order else ORDERED_AGAIN
@@ -121,9 +122,8 @@ class Watch:
 
     def _see_stack(self) -> None:
         """Items of a stack bring a frame or two; if most of them bring all of theirs, they are none."""
-        made = self._seen * self._frames.capacity
-        new, items = made - self._frames_then, self.items
-        self._frames_then, self.items = made, 0
+        new, items = self._new_frames, self.items
+        self._new_frames = self.items = 0
         depth = self._frames.layout.depth
         self.lost_stack = depth >= SHORTEST_SURE_STACK and new > LOST_STACK * depth * items
 
@@ -180,8 +180,8 @@ class Watch:
             self._write_as(ROWS if best > INCOMPRESSIBLE * raw * len(few) else mode)
 
     def _train(self, groups: npt.NDArray[np.int64]) -> None:
-        entries = self._frames.groups.table[groups][["where", "size"]].tolist()
-        samples = [group_bytes(self._frames, where, size)[:SAMPLE_BYTES].copy() for where, size in entries]
+        places = self._frames.groups.table["where"][groups].tolist()
+        samples = [group_bytes(self._frames, where)[:SAMPLE_BYTES].copy() for where in places]
         try:
             codec = Zstd.train(samples, PACKING_LEVEL, DICTIONARY_BYTES, SEGMENT_BYTES)
         except ValueError:  # frames hardly change, or zstd finds nothing in common

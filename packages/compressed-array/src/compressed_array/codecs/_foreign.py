@@ -75,6 +75,7 @@ class ZstdFunctions:
         self.sizeof_compressor = _typed(library.ZSTD_sizeof_CCtx, size, pointer)
         self.call_compress = _typed(library.ZSTD_compress2, size, pointer, pointer, size, pointer, size)
         self.call_decompress = _typed(library.ZSTD_decompressDCtx, size, pointer, pointer, size, pointer, size)
+        self.call_frame_size = _typed(library.ZSTD_findFrameCompressedSize, size, pointer, size)
         self.compress = _address(library.ZSTD_compress2)
         self.decompress = _address(library.ZSTD_decompressDCtx)
         self.frame_size = _address(library.ZSTD_findFrameCompressedSize)

@@ -6,6 +6,7 @@ by itself has none before it: `delta` encodes where it differs from zeros, a blo
 
 from __future__ import annotations
 
+import operator
 from typing import ClassVar, SupportsIndex
 
 import numpy as np
@@ -36,8 +37,9 @@ class Delta(Codec):
 
     def __init__(self, level: SupportsIndex = 8, stack_axis: int | None = None, frame_width: int | None = None) -> None:
         self.level = checked_level(self.codec_id, level, range(1, SLOTS + 1))
-        self.stack_axis = stack_axis
-        self.frame_width = 1 if frame_width is None and stack_axis is not None else frame_width
+        self.stack_axis = None if stack_axis is None else operator.index(stack_axis)
+        width = 1 if frame_width is None and stack_axis is not None else frame_width
+        self.frame_width = None if width is None else operator.index(width)
 
     def max_encoded_size(self, nbytes: int) -> int:
         return nbytes + nbytes // 2 + 16 * (nbytes // BLOCK + 2)
