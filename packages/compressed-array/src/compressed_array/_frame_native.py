@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from compressed_array._frames import Frames
 from compressed_array._kernels import native
 from compressed_array._lanes import ROOM
 from compressed_array._layouts import FRAME, Geometry
+from compressed_array._memory import map_memory
 from compressed_array._parallel import over_rows
 from compressed_array._store import RecordNumbers, Records
 from compressed_array.codecs import _foreign
@@ -36,6 +38,7 @@ class NativeEngine:
         self._frames = frames
         self._writer, self._reader = native("_frame_kernels"), native("_walk_kernels")
         self._references: Words = np.empty(0, np.int64)
+        self._of_thread = local()
         self._scratch, self._scratch_at = np.empty(0, np.uint8), 0
 
     def write(
@@ -95,7 +98,7 @@ class NativeEngine:
 
         def work(low: int, high: int) -> None:
             tools = np.array([*self._zstd(), unpacked, 0, 0, *self._contexts(is_used)], np.int64)
-            scratch = np.empty(nbytes, np.uint8)
+            scratch = self._scratch_of_thread(nbytes)
             bad = kernel(numbers, out, others, second, table, words, tools, bases, references, scratch, low, high)
             if bad >= 0:
                 if frames.decoder is None and not frames.codecs:
@@ -103,6 +106,13 @@ class NativeEngine:
                 raise CorruptPayloadError(f"the frames of item {bad} do not decode")
 
         over_rows(work, len(numbers), out.nbytes + second.nbytes)
+
+    def _scratch_of_thread(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        """Memory for decoding, kept: a group may unpack to much, of which mostly little is ever touched."""
+        kept: npt.NDArray[np.uint8] | None = getattr(self._of_thread, "scratch", None)
+        if kept is None or kept.size < nbytes:
+            kept = self._of_thread.scratch = map_memory(nbytes)
+        return kept
 
     def retain(self, numbers: RecordNumbers) -> None:
         """Take one more reference for each number."""

@@ -35,7 +35,7 @@ class HostHeap:
     def __init__(self) -> None:
         self._buffers: list[Bytes] = []
         # Made for all the segments there will ever be: a reader may look up one that was not there when it began.
-        self._bases: Numbers = np.zeros(MOST_SEGMENTS, np.int64)
+        self._bases: Numbers = map_memory(8 * MOST_SEGMENTS).view(np.int64)
         self._used: Numbers = np.empty(0, np.int64)
         self._live: Numbers = np.empty(0, np.int64)
         self._touched: Numbers = np.empty(0, np.int64)

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
-# Below this the allocator's memory is as good: it neither asks for large pages nor for anything from the system.
-LARGE = 1024 * 1024
+# Below this the allocator's memory is as good: it neither asks for large pages nor for anything from the system. Above,
+# it would begin to keep what is freed.
+LARGE = 128 * 1024
 
 
 def map_memory(nbytes: int) -> Bytes:
