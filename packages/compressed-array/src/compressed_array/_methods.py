@@ -126,7 +126,9 @@ class CopyMethods:
 
     def _holding(self: Any, grid: tuple[int, ...]) -> Any:
         with self.store.epochs.writing:  # no number may lose its record between being copied and being held
-            table = Table.holding(self.store, self.cells.numbers.reshape(grid))
+            numbers, whole = self.cells.numbers, self._table
+            is_part = whole.is_part or numbers.size < whole.numbers.size
+            table = Table.holding(self.store, numbers.reshape(grid), is_part=is_part)
         return self.on_table(table, self._item_shape, self._item_dtype)
 
     def __copy__(self: Any) -> Any:

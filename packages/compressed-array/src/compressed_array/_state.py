@@ -63,9 +63,9 @@ def reduce_for_pickle(array: CompressedArray, protocol: int) -> tuple[Any, ...]:
     """What `__reduce_ex__` gives: compressed, with a checksum, and from protocol 5 on without copying the payloads."""
     cells = array.cells
     table = cells.table
-    # A small copy of a large array stands on all of its store, and would take that along.
+    # A copy of some items of a large array stands on all of its store, and would take that along.
     is_whole = cells.numbers.size == table.numbers.size
-    if isinstance(array.store, FrameStore) and is_whole and (not table.is_copy or array.store.is_mostly(table.numbers)):
+    if isinstance(array.store, FrameStore) and is_whole and (not table.is_part or array.store.is_mostly(table.numbers)):
         with array.store.epochs.writing:
             snapshot = array.store.snapshot()
             numbers = renumbered(snapshot.groups, cells.numbers)

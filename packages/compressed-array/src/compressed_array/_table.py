@@ -20,10 +20,10 @@ CELL = np.dtype({"names": ["record", "compressed"], "formats": ["u4", "V4"], "of
 class Table:
     """Cells, the store their numbers belong to, and the duty to give the records back when no array needs them."""
 
-    __slots__ = ("__weakref__", "cells", "is_copy", "numbers", "row_lanes", "store")
+    __slots__ = ("__weakref__", "cells", "is_part", "numbers", "row_lanes", "store")
 
-    def __init__(self, store: Store, cells: npt.NDArray[Any], *, is_copy: bool = False) -> None:
-        self.store, self.cells, self.is_copy = store, cells, is_copy
+    def __init__(self, store: Store, cells: npt.NDArray[Any], *, is_part: bool = False) -> None:
+        self.store, self.cells, self.is_part = store, cells, is_part
         self.numbers: RecordNumbers = cells.view(np.uint32).reshape(-1)
         # The last axis is taken for the one of streams that are written side by side; where there is but one axis, its
         # cells are one stream.
@@ -35,10 +35,10 @@ class Table:
         return cls(store, np.zeros(grid, CELL))
 
     @classmethod
-    def holding(cls, store: Store, numbers: RecordNumbers) -> Table:
+    def holding(cls, store: Store, numbers: RecordNumbers, *, is_part: bool) -> Table:
         """A table of its own that shares records with others. The caller holds `epochs.writing`."""
         store.retain(numbers.reshape(-1))
-        return cls(store, np.array(numbers, order="C").view(CELL), is_copy=True)
+        return cls(store, np.array(numbers, order="C").view(CELL), is_part=is_part)
 
     def lanes(self, positions: npt.NDArray[np.int64]) -> Lanes:
         """The streams that cells belong to, by their positions in C order."""
