@@ -20,6 +20,9 @@ nox.options.sessions = ["lint", "types", "tests"]
 ROOT = Path(__file__).parent
 CORE = "packages/compressed-array"
 ATARI = ("gymnasium", "ale-py", "opencv-python-headless")
+# What `bench` compares frames with, the games that it plays, and what draws the result.
+PEERS = ("stable-baselines3", "sb3-extra-buffers", "zstd", "torchrl", "tensordict", "cpprb")
+GAMES = ("gymnasium[box2d,mujoco]", "vizdoom", "matplotlib")
 
 # What `tests(<name>)` runs: folders of tests, and all that its environment holds.
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -95,9 +98,11 @@ def demo(session: nox.Session) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """The benchmarks named after `--`, or all of them."""
-    install(session, "-e", f"{CORE}[fast]", *ATARI)
     every = sorted(file.stem for file in ROOT.glob("benchmarks/*.py") if not file.stem.startswith("_"))
-    for name in session.posargs or every:
+    names = session.posargs or every
+    more = (*PEERS, *GAMES) if "frames" in names else ()
+    install(session, "-e", f"{CORE}[fast]", *ATARI, *more)
+    for name in names:
         session.run("python", "-m", f"benchmarks.{name}")
 
 
