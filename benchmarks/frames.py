@@ -6,7 +6,7 @@ is said and not raised. Sections can be named:
 
     python -m benchmarks.frames [atari] [million] [camera] [noise] [vectors]
 
-All of them together also write `results/frames.csv` and `results/frames.png`.
+All of them together also write `results/frames.csv` and `results/frames.png`, if nothing is marked.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def time_figures(name: str, contender: str, of: str, found: dict[str, Any], limi
 def atari() -> None:
     for game in ("MsPacman", "Pong", "Breakout"):
         print(f"\n{game}: 40,000 transitions of 4 environments, against {REFERENCE}; times in us")
-        print(f"{'':27}{'held MB':>8}{'':>9}{'steady':>8}{'a step of 4':>15} {'read 32':>15} {'read 256':>15}")
+        print(f"{'':26}{'held MB':>8}{'':>9}{'steady':>9}{'a step of 4':>15} {'read 32':>15} {'read 256':>15}")
         for contender in PEERS if game == "MsPacman" else (REFERENCE, *OUR_CODECS):
             limits = ATARI_LIMITS.get((game, contender), {})
             nbytes, steady = held(game, contender), held(game, contender, steady=True)
@@ -121,8 +121,8 @@ def atari() -> None:
             figures.append(Figure(game, contender, "held", nbytes / 1e6, "MB"))
             figures.append(Figure(game, contender, "held of SB3's", share, "%", limits.get("held")))
             figures.append(Figure(game, contender, "held of SB3's, steady allocator", steady_share, "%"))
-            line = f"{contender + '*' * (contender in WRONG_AT_ENDS):27}{nbytes / 1e6:8.1f}"
-            line += f"{share:7.2f} %{steady_share:6.2f} %"
+            line = f"{contender + '*' * (contender in WRONG_AT_ENDS):26}{nbytes / 1e6:8.1f}"
+            line += f"{share:7.2f} %{steady_share:7.2f} %"
             times = speed("_measure", game, contender, REFERENCE, "1")
             wanted = {measure: limits.get(measure, 0) for measure in SPEEDS}
             print(line + time_figures(game, contender, "SB3's", times, wanted), flush=True)
@@ -201,10 +201,11 @@ def draw(file: Path) -> None:
 
     chosen = {(f.contender, f.measure): f.value for f in figures if f.stream == "MsPacman"}
     fig, ax = plt.subplots(figsize=(8, 5), layout="constrained")
-    for contender in PEERS:
-        x, y = chosen[contender, "read 256 of SB3's"], chosen[contender, "held of SB3's"]
+    points = sorted((chosen[who, "read 256 of SB3's"], chosen[who, "held of SB3's"], who) for who in PEERS)
+    for i, (x, y, contender) in enumerate(points):
         ax.scatter(x, y, color="tab:red" if contender in OUR_CODECS else "tab:blue")
-        ax.annotate(contender, (x, y), xytext=(6, 4), textcoords="offset points")
+        # Neighbours' names above and below, or they would cover each other.
+        ax.annotate(contender, (x, y), xytext=(6, -12 if i % 2 else 4), textcoords="offset points", fontsize=8)
     ax.set(xscale="log", yscale="log", title="MsPacman, 40,000 transitions of 4 environments")
     ax.set(xlabel=f"time to read 256 transitions, {REFERENCE} = 1", ylabel=f"memory held, % of {REFERENCE}")
     ax.margins(x=0.15)
@@ -228,7 +229,9 @@ def main() -> None:
     for section in asked:
         SECTIONS[section]()
     targets()
-    if set(asked) == set(SECTIONS):
+    if any(figure.busy for figure in figures):
+        print("\nthe machine was busy: figures marked ! are not to be quoted, and no results are written")
+    elif set(asked) == set(SECTIONS):
         RESULTS.mkdir(exist_ok=True)
         write_csv(RESULTS / "frames.csv")
         draw(RESULTS / "frames.png")

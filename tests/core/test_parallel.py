@@ -8,7 +8,7 @@ import time
 import pytest
 
 from compressed_array import _parallel
-from compressed_array._parallel import MIN_BYTES_PER_THREAD, over_rows
+from compressed_array._parallel import MIN_BYTES_PER_THREAD, over_rows, together
 
 PLENTY = 64 * MIN_BYTES_PER_THREAD
 
@@ -81,6 +81,44 @@ def test_an_interrupt_waits_for_the_threads(monkeypatch: pytest.MonkeyPatch) -> 
         over_rows(work, 12, PLENTY)
     assert running == [0]
     assert interrupts == [3]
+
+
+def test_who_comes_late_is_not_waited_for() -> None:
+    """This thread has done all there was: the others may end when they like, since they have nothing to write."""
+    late, ended = threading.Event(), threading.Event()
+    caller = threading.get_ident()
+
+    def work() -> None:
+        if threading.get_ident() != caller:
+            late.wait(30)
+            ended.set()
+
+    together(work, 2, lambda: True)
+    assert not ended.is_set()
+    late.set()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_still_works_is_waited_for(fails: bool) -> None:
+    """Whether this thread found that they are not done, or did not get so far."""
+    caller, begun, ended = threading.get_ident(), threading.Event(), []
+
+    def work() -> None:
+        if threading.get_ident() != caller:
+            begun.set()
+            time.sleep(0.1)
+            ended.append(1)
+        else:
+            begun.wait(30)
+            if fails:
+                raise MemoryError("here")
+
+    if fails:
+        with pytest.raises(MemoryError, match="here"):
+            together(work, 2, lambda: True)
+    else:
+        together(work, 2, lambda: False)
+    assert ended == [1]
 
 
 @pytest.mark.parametrize("asked", ["0", "-1", "many", ""])

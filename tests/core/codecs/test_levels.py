@@ -35,11 +35,11 @@ def make(spec: Any) -> Any:
         ("zstd", -100, 22, -3),
         ("lz4-frame", -65537, 16, 0),
         ("lz4-block", -65537, 12, 0),
-        ("delta", 1, 64, 8),
-        ("delta-zstd", 1, 64, 32),
+        ("delta", 1, 64, None),
+        ("delta-zstd", 1, 64, None),
     ],
 )
-def test_level_range(codec_id: str, lowest: int, highest: int, default: int) -> None:
+def test_level_range(codec_id: str, lowest: int, highest: int, default: int | None) -> None:
     """The documented levels, and no other; without one, the documented default."""
     assert make(codec_id).level == default
     for level in (lowest, highest):

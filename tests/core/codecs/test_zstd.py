@@ -104,19 +104,17 @@ def test_errors_of_the_library_are_reported(monkeypatch: pytest.MonkeyPatch, tra
     if functions is None:
         pytest.skip("this build hides zstd's functions")
     records = some_records()
-    with pytest.raises(RuntimeError, match="to set the level"):
-        functions.check(
-            functions.set_parameter(_foreign.ZstdContexts(functions, 1, None).compressor, -1, 0), "to set the level"
-        )
+    with pytest.raises(RuntimeError, match="zstd failed to think: Dictionary is corrupted"):
+        functions.check(2**64 - 30, "to think")  # -ZSTD_error_dictionary_corrupted
     codec = Zstd()
     native = codec._native()
     assert native is not None
-    kernels, _, _ = native
-    fails = ctypes.CFUNCTYPE(ctypes.c_size_t, *[ctypes.c_size_t] * 5)(lambda *args: 2**64 - 64)
-    address = ctypes.cast(fails, ctypes.c_void_p).value
-    patched = copy.copy(functions)
-    patched.compress = address
-    monkeypatch.setattr(Zstd, "_native", lambda self: (kernels, patched, native[2]))
+    kernels, calls = native
+    fails = ctypes.CFUNCTYPE(ctypes.c_size_t, *[ctypes.c_size_t] * 6)(lambda *args: 2**64 - 64)
+    failing = copy.copy(calls)
+    failing.functions = copy.copy(functions)
+    failing.functions.call_with_level = fails
+    monkeypatch.setattr(Zstd, "_native", lambda self: (kernels, failing))
     with pytest.raises(MemoryError, match="zstd failed to compress"):
         codec.encode_batch(records)
 

@@ -171,3 +171,26 @@ def test_what_zstd_wrote_asks_for_zstd_where_that_is_missing(name: str, engine: 
     ca.save(tmp_path / "a.ca", array)
     (tmp_path / "a.pickle").write_bytes(pickle.dumps(array))
     subprocess.run([sys.executable, "-c", WITHOUT_ZSTD, str(tmp_path / name), engine], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("codec", ["delta", "auto"])
+def test_groups_have_more_frames_where_less_changes(codec: str) -> None:
+    """What bounds a read is how many bytes it walks through, not how many frames."""
+    lengths = {}
+    for kind in ("calm", "noise"):
+        plain = stream_of([kind], 1600)
+        array = ca.zeros(plain.shape, plain.dtype, item_ndim=len(SHAPE), codec=codec)
+        for low in range(0, len(plain), 4):
+            array[low : low + 4] = plain[low : low + 4]
+        assert_same(array, plain)
+        table = array.store._frames.groups.table
+        lengths[kind] = int(table["count"][table["references"] > 0].max())
+    assert lengths["calm"] >= 32
+    assert lengths["noise"] == 8
+
+
+def test_groups_have_as_many_frames_as_they_are_told() -> None:
+    plain = stream_of(["calm"], 1600)
+    array = ca.compress(plain, codec="delta/5")
+    assert array.store._frames.groups.table["count"].max() == 5
+    assert_same(array, plain)

@@ -76,6 +76,20 @@ def test_a_dictionary_is_learnt_and_used_for_old_and_new_groups(engine: str) -> 
     check_store(array)
 
 
+def test_a_larger_one_follows_when_there_is_more_to_learn_from(engine: str, tmp_path: Path) -> None:
+    plain = screens(2200)
+    array = new_array(2200)
+    for low in range(0, 2200, 20):
+        array[low : low + 20] = plain[low : low + 20]
+    _, first, second = array.store._frames.codecs
+    assert len(first.dictionary) < len(second.dictionary)
+    assert (tags(array) == FIRST_CODEC + 2).mean() > 0.9, "groups from before were left as they were"
+    assert_same(array, plain)
+    ca.save(tmp_path / "a.ca", array)
+    assert_same(ca.load(tmp_path / "a.ca"), plain)
+    check_store(array)
+
+
 def test_it_takes_less_space_than_without() -> None:
     plain = screens(1200)
     array = trained(plain)

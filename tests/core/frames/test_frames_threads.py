@@ -14,7 +14,7 @@ from conftest import CODECS
 from streams import FRAME_CODECS, Stacked, check_store, pair
 
 import compressed_array as ca
-from compressed_array import _heap
+from compressed_array import _heap, _parallel
 
 RING, LANES, VERSIONS = 48, 2, 600
 NAMES = [*FRAME_CODECS, "delta/1"] + (["delta-zstd/2"] if "delta-zstd" in CODECS else [])
@@ -194,3 +194,24 @@ def test_a_forked_child_goes_its_own_way(codec: str) -> None:
 
     folder = str(Path(__file__).parent.parent)
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, codec, folder], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("codec", NAMES)
+def test_threads_that_read_a_batch_together(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes first takes the next items: each is read once, and one that fails is named."""
+    if not ca.has_numba():
+        pytest.skip("there are no kernels here")
+    monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "4")
+    monkeypatch.setattr(_parallel, "_pool", None)
+    monkeypatch.setattr(_parallel, "MIN_BYTES_PER_THREAD", 1)
+    stream = Stacked(2, 4, (1, 20, 20))
+    obs, next_obs = pair((300, *stream.items().shape), codec, 3)
+    steps = list(stream.steps(300))
+    for t, step in enumerate(steps):
+        obs[t], next_obs[t] = step.obs, step.next_obs
+    rng = np.random.default_rng(0)
+    for count in (1, 2, 3, 31, 200):
+        rows, lanes = rng.integers(0, 300, count), rng.integers(0, 2, count)
+        got = ca.read_pair(obs, next_obs, (rows, lanes))
+        assert_same(got[0], np.stack([steps[t].obs[lane] for t, lane in zip(rows, lanes, strict=True)]))
+        assert_same(got[1], np.stack([steps[t].next_obs[lane] for t, lane in zip(rows, lanes, strict=True)]))

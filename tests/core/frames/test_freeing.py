@@ -29,8 +29,9 @@ def test_a_ring_that_goes_round_many_times_does_not_grow(codec: str, depth: int,
             groups.append(groups_in_use(obs.store))
             stored.append(obs.store.nbytes)
             frames.append(frames_stored(obs.store))
-    assert max(groups) <= 1.3 * min(groups) + 4
-    assert max(stored) <= 1.3 * min(stored) + 2 * _heap.SMALLEST_SEGMENT
+    # Fewer is no growth: groups get longer where little changes.
+    assert max(groups) <= 1.3 * groups[0] + 4
+    assert max(stored) <= 1.3 * stored[0] + 2 * _heap.SMALLEST_SEGMENT
     # 100 steps of two lanes, a few frames more for each episode, and groups that are needed in part.
     assert max(frames) <= 2 * (100 + 100 // 11 * depth + 3 * 64)
     check_store(obs, next_obs)

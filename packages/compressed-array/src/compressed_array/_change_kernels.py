@@ -7,9 +7,20 @@ from typing import Any
 import numpy as np
 
 from compressed_array._changes import FULL_NIBBLE, GAP
-from compressed_array._native import Word, copy_bytes, difference, helper, jit, load8, load64, store8, trailing_zeros
+from compressed_array._native import (
+    Word,
+    copy_bytes,
+    difference,
+    helper,
+    jit,
+    load8,
+    load64,
+    store8,
+    store64,
+    trailing_zeros,
+)
 
-SHORT = 16
+SHORT, WORD = 16, 8
 
 
 @helper
@@ -89,21 +100,36 @@ def encode_changes(frame: Word, base: Word, size: Word, out: Word, limit: Word) 
 
 
 @helper
+def take_token(changes: Word) -> Word:
+    """How many bytes stay, how many change, and where what they change to begins."""
+    token = np.int64(load8(changes))
+    changes += 1
+    skip, length = token >> 4, (token & FULL_NIBBLE) + 1
+    if skip == FULL_NIBBLE:
+        value, changes = take_varint(changes)
+        skip += value
+    if length > FULL_NIBBLE:
+        value, changes = take_varint(changes)
+        length += value
+    return skip, length, changes
+
+
+@helper
 def apply_changes(changes: Word, end: Word, frame: Word) -> None:
-    """Make the changes between two addresses to a frame."""
+    """Make the changes between two addresses to a frame, where both have `ROOM` behind them.
+
+    How long a run is cannot be predicted, so short ones are all written alike: a word, and then what it covered.
+    """
     at = frame
     while changes < end:
-        token = np.int64(load8(changes))
-        changes += 1
-        skip, length = token >> 4, (token & FULL_NIBBLE) + 1
-        if skip == FULL_NIBBLE:
-            value, changes = take_varint(changes)
-            skip += value
-        if length > FULL_NIBBLE:
-            value, changes = take_varint(changes)
-            length += value
+        skip, length, changes = take_token(changes)
         at += skip
-        copy_short(at, changes, length)
+        if length <= WORD:
+            after = load64(at + length)
+            store64(at, load64(changes))
+            store64(at + length, after)
+        else:
+            copy_bytes(at, changes, length)
         at += length
         changes += length
 
@@ -152,8 +178,14 @@ def encode_at(frame: Word, base: Word, size: Word, out: Word, limit: Word) -> Wo
 
 @jit("boolean(int64, int64, int64, int64)")
 def apply_checked(changes: Word, changes_nbytes: Word, frame: Word, size: Word) -> Any:
-    """`apply_changes` for changes from outside, made only if they fit; says whether they did."""
-    if not changes_fit(changes, changes + changes_nbytes, size):
+    """`apply_changes` for changes from outside, made only if they fit, and without `ROOM`; says whether they did."""
+    end = changes + changes_nbytes
+    if not changes_fit(changes, end, size):
         return False
-    apply_changes(changes, changes + changes_nbytes, frame)
+    while changes < end:
+        skip, length, changes = take_token(changes)
+        frame += skip
+        copy_short(frame, changes, length)
+        frame += length
+        changes += length
     return True

@@ -2,8 +2,8 @@
 
 A run is a token, the literal bytes, and before those what did not fit in the token. The upper four bits of the token
 say how many bytes stay as they are before the run, the lower four how many bytes it has, less one; 15 means that the
-rest of the number follows, as a varint. Two runs with at most `GAP` equal bytes between them are written as one, since
-a token costs as much.
+rest of the number follows, as a varint. Two runs with at most `GAP` equal bytes between them are written as one: a byte
+more at most than a second token, and one run less to apply.
 
 This is the formula; the kernels do the same to memory, byte for byte.
 """

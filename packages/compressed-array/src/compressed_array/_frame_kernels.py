@@ -141,6 +141,7 @@ def encode_frame(
     worth: Word,
     compress: Word,
     context: Word,
+    level: Word,
     out: Word,
 ) -> Word:
     """Write the smallest record for a frame to `out` and return its size; `last` is 0 where no frame came before.
@@ -165,7 +166,7 @@ def encode_frame(
             base = np.int64(0)
     if compress != 0 and best > 1 and (mode == INTRA or best > worth):
         # All the room that zstd may ask for: with less, it makes other bytes of what hardly shrinks.
-        found = call_sizes(compress, context, spare, size + (size >> 8) + ROOM, frame, size)
+        found = call_sizes(compress, context, spare, size + (size >> 8) + ROOM, frame, size, level)
         if 0 < found < best:
             kind, best, body = np.int64(ZSTD), found, spare
     at = put_varint(out, best << KIND_BITS | kind)
@@ -212,7 +213,7 @@ def open_group(lane: Any, mode: Word, capacity: Word, layout: Word, groups: Any,
         INTEGER[:, ::1],
         TABLE,
         *[WORDS] * 7,
-        *[INTEGER] * 8,
+        *[INTEGER] * 9,
         NUMBERS,
     )
 )
@@ -238,6 +239,7 @@ def write_items(
     layout: Word,
     compress: Word,
     context: Word,
+    level: Word,
     scratch: Word,
     numbers: Any,
 ) -> Word:
@@ -276,7 +278,7 @@ def write_items(
                     take_frame(item, np.int64(index), geometry, fresh)
                     last = lane[FRAME_AT] if lane[COUNT] > 0 else np.int64(0)
                     lane[USED] += encode_frame(
-                        fresh, last, size, how, scratch, references, reference, worth, compress, context, out
+                        fresh, last, size, how, scratch, references, reference, worth, compress, context, level, out
                     )
                     copy_bytes(lane[FRAME_AT], fresh, size)
                 lane[COUNT] += 1

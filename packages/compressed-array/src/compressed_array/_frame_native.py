@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import local
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from compressed_array._kernels import native
 from compressed_array._lanes import ROOM
 from compressed_array._layouts import FRAME, Geometry
 from compressed_array._memory import map_memory
-from compressed_array._parallel import over_rows
+from compressed_array._parallel import share_count, together
 from compressed_array._store import RecordNumbers, Records
 from compressed_array.codecs import _foreign
 from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
@@ -21,6 +22,8 @@ from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 Words = npt.NDArray[np.int64]
 _NONE: RecordNumbers = np.empty(0, np.uint32)
 _NO_ROWS: Records = np.empty((0, 0), np.uint8)
+SHARES_AT_ONCE = 8  # a thread takes an eighth of its share at a time
+PATIENCE = 20_000  # looks at whether the others are done, before sleeping, from which one wakes late
 
 
 def is_usable(frames: Frames) -> bool:
@@ -39,6 +42,7 @@ class NativeEngine:
         self._writer, self._reader = native("_frame_kernels"), native("_walk_kernels")
         self._references: Words = np.empty(0, np.int64)
         self._of_thread = local()
+        self._pace = 1.0  # nanoseconds a byte, lately
         self._scratch, self._scratch_at = np.empty(0, np.uint8), 0
 
     def write(
@@ -89,23 +93,35 @@ class NativeEngine:
     ) -> None:
         """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`."""
         frames, kernel = self._frames, self._reader.read_items
-        is_used = list(frames.is_used)  # before the table, in which groups may still be packed by what nobody uses then
         table, references, (bases, _, _) = frames.groups.table, self._reference_addresses(), frames.heap.tables()
         words = frames.layout_words if layouts is None else layouts
         second = _NO_ROWS if other_out is None else other_out
         unpacked = frames.most_unpacked if frames.codecs else 0
-        nbytes = out.shape[1] + ROOM + unpacked
+        nbytes = out.shape[1] + unpacked + 2 * ROOM
+        decoded, count = out.nbytes + second.nbytes, len(numbers)
+        # Frames come a hundred times as fast where little changes as where zstd packed them, so what counts is how
+        # long the last ones took.
+        shares = share_count(count, int(decoded * min(self._pace, 1)))
+        progress, step = np.zeros(3, np.int64), -(-count // (shares * SHARES_AT_ONCE)) if shares > 1 else count
 
-        def work(low: int, high: int) -> None:
-            tools = np.array([*self._zstd(), unpacked, 0, 0, *self._contexts(is_used)], np.int64)
+        def work() -> None:
+            began = perf_counter()
+            tools = np.array([*self._zstd(), unpacked, 0, 0, *self._dictionaries()], np.int64)
             scratch = self._scratch_of_thread(nbytes)
-            bad = kernel(numbers, out, others, second, table, words, tools, bases, references, scratch, low, high)
-            if bad >= 0:
-                if frames.decoder is None and not frames.codecs:
-                    raise CodecUnavailableError("zstd", "zstd")
-                raise CorruptPayloadError(f"the frames of item {bad} do not decode")
+            tables = table, words, tools, bases, references
+            done = kernel(numbers, out, others, second, *tables, scratch, progress, step)
+            if done:
+                pace = (perf_counter() - began) * 1e9 * count / (decoded * done)
+                self._pace += (pace - self._pace) / 8
 
-        over_rows(work, len(numbers), out.nbytes + second.nbytes)
+        def is_done() -> bool:
+            return bool(self._reader.wait_for(progress, count, PATIENCE))
+
+        together(work, shares, is_done)
+        if progress[self._reader.FAILED]:
+            if frames.decoder is None:
+                raise CodecUnavailableError("zstd", "zstd")
+            raise CorruptPayloadError(f"the frames of item {progress[self._reader.FAILED] - 1} do not decode")
 
     def _scratch_of_thread(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """Memory for decoding, kept: a group may unpack to much, of which mostly little is ever touched."""
@@ -133,21 +149,16 @@ class NativeEngine:
             self._references = known
         return known
 
-    def _compressor(self) -> tuple[int, int]:
-        """zstd's function and a context of this thread's own, for writing records."""
-        if self._frames.intra is None:
-            return 0, 0
-        functions, contexts = self._frames.intra.calls()
-        return functions.compress, contexts.compressor
+    def _compressor(self) -> tuple[int, int, int]:
+        """zstd's function, a context of this thread's own and a level, for writing records."""
+        return (0, 0, 0) if self._frames.intra is None else self._frames.intra.calls().compressor
 
     def _zstd(self) -> tuple[int, int, int]:
-        """zstd's functions, and a context of this thread's own for reading records."""
-        functions = _foreign.zstd() if self._frames.codecs or self._frames.decoder is not None else None
-        if functions is None:
+        """zstd's functions for reading, and a context of this thread's own."""
+        calls = None if self._frames.decoder is None else self._frames.decoder.calls()
+        if calls is None:
             return 0, 0, 0
-        context = 0 if self._frames.decoder is None else self._frames.decoder.calls()[1].decompressor
-        return functions.decompress, functions.frame_size, context
+        return calls.functions.decompress, calls.functions.frame_size, calls.decompressor[0]
 
-    def _contexts(self, is_used: list[bool]) -> list[int]:
-        codecs = zip(self._frames.codecs, is_used, strict=False)
-        return [codec.calls()[1].decompressor if used else 0 for codec, used in codecs]
+    def _dictionaries(self) -> list[int]:
+        return [codec.calls().decompressor[1] for codec in self._frames.codecs]

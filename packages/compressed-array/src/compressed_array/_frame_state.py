@@ -37,12 +37,13 @@ from compressed_array._layouts import DEEPEST_STACK, Layout
 from compressed_array._payloads import Payloads
 from compressed_array._stacks import given_layout
 from compressed_array._store import RecordNumbers
+from compressed_array._watch import DICTIONARIES
 from compressed_array.codecs.delta import DeltaZstd
 from compressed_array.codecs.zstd import Zstd
 from compressed_array.errors import CorruptPayloadError
 
 Numbers = npt.NDArray[np.int64]
-MOST_CODECS = 2  # one from the beginning, and one with a dictionary
+MOST_CODECS = 1 + len(DICTIONARIES)  # one from the beginning, and those with a dictionary
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def restore(frames: Frames, export: FrameExport) -> None:
     frames.use_layout(export.layouts[export.layout])
     frames.lanes.start_over(frames.layout.frame_nbytes)
     frames.references += [np.ascontiguousarray(reference) for reference in export.references]
-    frames.codecs, frames.is_used = list(export.codecs), [True] * len(export.codecs)
+    frames.codecs = list(export.codecs)
     size = export.size.astype(np.int64)
     address = frames.heap.append(Payloads.in_one_buffer(export.data, np.cumsum(size) - size, size))
     groups = frames.groups

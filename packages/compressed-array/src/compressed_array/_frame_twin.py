@@ -271,8 +271,6 @@ def decode_frame(frames: Frames, kind: int, body: Bytes, frame: Bytes) -> None:
         _changes.apply(body[1:], frame)
     elif kind == RAW:
         frame[...] = body
-    elif frames.decoder is None and frames.codecs:
-        raise CorruptPayloadError("a record of zstd, where only groups go through it")
     elif frames.decoder is None:
         raise CodecUnavailableError("zstd", "zstd")
     else:

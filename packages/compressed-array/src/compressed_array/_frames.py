@@ -29,9 +29,8 @@ class Frames:
         self.layouts: list[Layout] = []
         # Reference 0 is a frame of zeros, of whatever size, in memory that is never written to and costs nothing.
         self.references: list[Bytes] = [map_memory(max(self.record_nbytes, 1))]
-        self.codecs: list[Any] = []
-        self.is_used: list[bool] = []  # whether any group is packed by the codec, or may be
-        # What writes zstd's records, and what reads them, whatever their level.
+        self.codecs: list[Any] = []  # what groups are packed by, or were
+        # What writes zstd's records, and what reads them, whatever their level; None where zstd is missing.
         self.intra: Any = None
         self.decoder: Any = None
         # How the next group is written: the kind of its records, and how many it may hold.
@@ -61,11 +60,6 @@ class Frames:
         if len(self.references) < MOST_REFERENCES:
             self.references.append(frame)
             self.reference = len(self.references) - 1
-
-    def add_codec(self, codec: Any) -> None:
-        """Let groups be packed by another codec, too."""
-        self.is_used.append(True)
-        self.codecs.append(codec)
 
     def needed(self, numbers: RecordNumbers) -> npt.NDArray[np.int64]:
         """The groups that hold the frames of these items, as often as an item needs one."""

@@ -30,6 +30,7 @@ from compressed_array._groups import ADDRESS_MASK, DEAD, FIRST_CODEC, FREE, FULL
 from compressed_array._heap import MAX_PAYLOAD, OFFSET_BITS
 from compressed_array._lanes import BUFFER, CAPACITY, GROUP_OF, ROOM, SEGMENT, SIZE, USED
 from compressed_array._layouts import Layout
+from compressed_array._memory import return_free_memory
 from compressed_array._payloads import Payloads
 from compressed_array._stacks import StackFinder, given_layout
 from compressed_array._store import Lanes, RecordNumbers, Records
@@ -37,7 +38,8 @@ from compressed_array._watch import Watch
 
 Words = npt.NDArray[np.int64]
 # Groups that are full, or dead, are seen to some at a time: Python takes as long for one as for many.
-MANY = 16
+MANY, MANY_FRAMES = 16, 128
+MOST_PACKED_ANEW = 1024
 
 
 class FrameStore:
@@ -111,7 +113,7 @@ class FrameStore:
         try:
             while (done := engine.write(items, geometry, lanes, done, numbers)) < len(items):
                 self._provide(int(lanes[done]))
-            if frames.groups.counts[FULL] >= MANY:
+            if frames.groups.counts[FULL] * frames.capacity >= MANY_FRAMES:
                 self._tend()
         except BaseException:
             self.release(numbers)
@@ -230,9 +232,12 @@ class FrameStore:
         if words[SIZE] - words[USED] < most:
             # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
             # Groups that are packed do not stay here, so there a few pages will do.
-            wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
-            usual = min(max(wanted, most, _heap.SMALLEST_SEGMENT // 4), _heap.LARGEST_SEGMENT)
-            segment = frames.heap.reserve(most + (_heap.SMALLEST_SEGMENT // 16 if self._watch.packs else usual))
+            if self._watch.packs:
+                segment = frames.heap.reserve(most + _heap.SMALLEST_SEGMENT // 16, fresh=True)
+            else:
+                wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
+                usual = min(max(wanted, most, _heap.SMALLEST_SEGMENT // 4), _heap.LARGEST_SEGMENT)
+                segment = frames.heap.reserve(most + usual)
             memory, old, had = frames.heap.segment(segment), int(words[SEGMENT]), bool(words[SIZE])
             words[CAPACITY] = 0  # first: nothing may be added to a group whose segment is no longer the lane's
             words[SEGMENT], words[BUFFER], words[USED], words[SIZE] = segment, memory.ctypes.data, 0, memory.size
@@ -249,11 +254,10 @@ class FrameStore:
             self._pack(groups, self._watch.codec_for_groups)
             if self._watch.learnt:
                 self._watch.learnt = False
-                for group in self._packed_by(0):  # one by one, since all of them unpacked may take a lot of memory
-                    self._pack(np.array([group]), self._watch.codec_for_groups)
-                self._frames.is_used[0] = len(self._packed_by(0)) > 0
-                if not self._frames.is_used[0]:
-                    self.epochs.retire(self._frames.codecs[0].drop_contexts)  # when readers who may have it are gone
+                for codec in range(self._watch.codec_for_groups):
+                    self._pack_anew(codec)
+                self._move_garbage(self._frames.heap.nbytes, thoroughly=True)
+                return_free_memory()  # learning took more of it than many an array does
         self._move_garbage(int(self._frames.groups.table["size"][groups].sum()))
 
     def _pack(self, groups: Words, codec: int) -> None:
@@ -269,6 +273,13 @@ class FrameStore:
         if len(smaller):
             tag = (FIRST_CODEC + codec) << TAG_BITS
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
+
+    def _pack_anew(self, codec: int) -> None:
+        """Put what an earlier codec packed through the one that is used now."""
+        # One by one, since all of them unpacked may take a lot of memory; not more than a write can wait for.
+        for group in self._packed_by(codec)[:MOST_PACKED_ANEW]:
+            self._pack(np.array([group]), self._watch.codec_for_groups)
+        self._frames.codecs[codec].stop_compressing()
 
     def _unpacked(self, where: int, size: int) -> npt.NDArray[np.uint8]:
         data = group_bytes(self._frames, where)
@@ -330,11 +341,11 @@ class FrameStore:
             self._bury_dead()
         self.epochs.collect()
 
-    def _move_garbage(self, written: int) -> None:
+    def _move_garbage(self, written: int, *, thoroughly: bool = False) -> None:
         """Rewrite sparse segments: about as many bytes as were just written, so that no write takes long."""
-        moved = 0
+        moved, heap = 0, self._frames.heap
         with suppress(MemoryError):  # where there is no room to tidy up, garbage stays garbage
-            while moved <= written and (segment := self._frames.heap.take_sparse_segment()) is not None:
+            while moved <= written and (segment := heap.take_sparse_segment(thoroughly=thoroughly)) is not None:
                 moved += self._rewrite(segment)
 
     def _rewrite(self, segment: int) -> int:

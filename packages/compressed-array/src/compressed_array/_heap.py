@@ -70,13 +70,16 @@ class HostHeap:
             raise
         return address
 
-    def reserve(self, nbytes: int) -> int:
-        """A segment for the caller to append to, by itself and in `used` and `live`, until it gives it back."""
-        if nbytes <= self._spare.size <= 2 * nbytes:
+    def reserve(self, nbytes: int, *, fresh: bool = False) -> int:
+        """A segment for the caller to append to, by itself and in `used` and `live`, until it gives it back.
+
+        A fresh one costs only what is used of it.
+        """
+        if not fresh and nbytes <= self._spare.size <= 2 * nbytes:
             number = self._place(self._spare, self._spare_touched)
             self._spare, self._spare_touched = _NOTHING, 0
         else:
-            number = self._place(map_memory(-(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE), touched=0)
+            number = self._place(_whole_pages(nbytes), touched=0)
         self._reserved.add(number)
         return number
 
@@ -105,16 +108,17 @@ class HostHeap:
         for number in set(segment.tolist()) - {self._open} - self._reserved:
             self._judge(number)
 
-    def take_sparse_segment(self) -> int | None:
+    def take_sparse_segment(self, *, thoroughly: bool = False) -> int | None:
         """A segment less than half alive, if the heap holds so much garbage that moving its rest pays; else None.
 
-        It is named once: the caller moves every payload in it, and frees the old places when no reader is left.
+        Thoroughly, any such segment. It is named once: the caller moves every payload in it, and frees the old places
+        when no reader is left.
         """
         if not self._sparse:
             return None
         live = int(self._live.sum())
         garbage = int(self._used.sum()) - live
-        if garbage <= live // 3 + 2 * self._segment_bytes():
+        if not thoroughly and garbage <= live // 3 + 2 * self._segment_bytes():
             return None
         number = min(self._sparse, key=lambda number: int(self._live[number]))
         self._sparse.discard(number)
@@ -141,12 +145,12 @@ class HostHeap:
         """A segment with room for a payload of `nbytes`. It becomes the open one, unless it holds just that payload."""
         usual = self._segment_bytes()
         if nbytes > usual:
-            return self._place(map_memory(-(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE), touched=0)
+            return self._place(_whole_pages(nbytes), touched=0)
         if self._spare.size >= usual:
             number = self._place(self._spare, self._spare_touched)
             self._spare, self._spare_touched = _NOTHING, 0
         else:
-            number = self._place(map_memory(usual), touched=0)
+            number = self._place(_whole_pages(usual), touched=0)
         sealed, self._open = self._open, number
         if sealed >= 0:
             self._judge(sealed)
@@ -184,3 +188,8 @@ class HostHeap:
         self._used[number] = self._live[number] = self._touched[number] = 0
         self._sparse.discard(number)
         self._vacant.append(number)
+
+
+def _whole_pages(nbytes: int) -> Bytes:
+    """Memory for a segment, with a page behind it that is never touched: kernels read payloads in whole words."""
+    return map_memory(-(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE + mmap.PAGESIZE)[: -mmap.PAGESIZE]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
+import os
 
 import numpy as np
 import numpy.typing as npt
@@ -36,3 +38,13 @@ def scratch(nbytes: int) -> Bytes:
     numpy asks for large pages for arrays of this size, and each of those is cleared whole at the first byte written.
     """
     return map_memory(nbytes) if nbytes >= LARGE else np.empty(nbytes, np.uint8)
+
+
+def return_free_memory() -> None:
+    """Have the allocator give back to the system what it keeps for later, where it is glibc's.
+
+    For after something rare that took megabytes for a moment: it looks through all that is free.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)

@@ -161,9 +161,35 @@ def trailing_zeros(typingctx: Any, value: Any) -> Any:
 
 
 @intrinsic
-def call_sizes(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
-    """Call the C function at an address, with five pointers or size_t; it returns a size_t."""
-    return types.int64(*[types.int64] * 6), _calling(64, [64] * 5)
+def fetch_add(typingctx: Any, address: Any, value: Any) -> Any:
+    """Add to the int64 at an address that several threads add to, and return what it was; what came before is seen."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        return builder.atomic_rmw("add", pointer, args[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Have the memory at an address brought near, to be read soon; any address will do."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        reading, keep, data = (ir.Constant(word, value) for value in (0, 3, 1))
+        builder.call(function, [builder.inttoptr(args[0], byte), reading, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@intrinsic
+def call_sizes(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
+    """Call the C function at an address, with six pointers or size_t, the last maybe an int; it returns a size_t."""
+    return types.int64(*[types.int64] * 7), _calling(64, [64] * 6)
 
 
 @intrinsic

@@ -35,10 +35,32 @@ def thread_count() -> int:
     return min(cores, MAX_THREADS)
 
 
+def share_count(rows: int, nbytes: int) -> int:
+    """Among how many threads it pays to share rows of `nbytes` in all."""
+    shares = min(rows, nbytes // MIN_BYTES_PER_THREAD)
+    return min(shares, thread_count()) if shares > 1 else 1
+
+
+def together(work: Callable[[], None], shares: int, is_done: Callable[[], bool]) -> None:
+    """Call `work` on this thread and on others, each of which does what is left, until it `is_done`.
+
+    Those that come late have nothing to do and are not waited for. So work fails only by what this thread meets.
+    """
+    jobs = [_submit(work) for _ in range(shares - 1)]
+    done = False
+    try:
+        work()
+        done = is_done()
+    finally:
+        if not done:
+            _finish(jobs)
+        for job in jobs:
+            job.cancel()
+
+
 def over_rows(work: Callable[[int, int], None], rows: int, nbytes: int, *, threads: bool = True) -> None:
     """Call `work(low, high)` on ranges that cover `rows`; on several threads when `nbytes` of data make that pay."""
-    shares = min(rows, nbytes // MIN_BYTES_PER_THREAD) if threads else 1
-    shares = min(shares, thread_count()) if shares > 1 else 1
+    shares = share_count(rows, nbytes) if threads else 1
     if shares == 1:
         work(0, rows)
         return

@@ -28,16 +28,33 @@ from compressed_array._groups import (
 )
 from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
 from compressed_array._lanes import ROOM
-from compressed_array._native import Word, call_pair, call_sizes, copy_bytes, helper, jit, load8, load64, store8
+from compressed_array._native import (
+    Word,
+    call_pair,
+    call_sizes,
+    copy_bytes,
+    fetch_add,
+    helper,
+    jit,
+    load8,
+    load64,
+    prefetch,
+    store8,
+)
 
+LINE, NEAR = 64, 2048
 KIND_MASK = (1 << KIND_BITS) - 1
 INTEGER = numba.types.int64
 WORDS, MATRIX, TABLE = INTEGER[::1], INTEGER[:, ::1], numba.from_dtype(GROUP)[::1]
 NUMBERS = numba.types.uint32[::1]
 BYTES, ROWS = numba.types.uint8[::1], numba.types.uint8[:, ::1]
-# What a reader's `tools` hold, by position: two functions of zstd's, its context for records, how many bytes a group
-# may unpack to, where the segments begin and where the references are; then a context for each codec of groups.
+# What a reader's `tools` hold, by position: two functions of zstd's, a context for them, how many bytes a group
+# may unpack to, where the segments begin and where the references are; then a dictionary, or 0, for each codec of
+# groups.
 DECOMPRESS, FRAME_SIZE, CONTEXT, UNPACKED, BASES, REFERENCES, CODECS = range(7)
+# What threads that read items together count: items that one has taken on, items that are read, and one that failed,
+# plus one.
+TAKEN, DONE, FAILED = range(3)
 
 
 @helper
@@ -61,14 +78,12 @@ def group_bytes(where: Word, tools: Any, unpacked: Word) -> Word:
     at = np.int64(load64(tools[BASES] + 8 * (address >> OFFSET_BITS))) + (address & OFFSET_MASK)
     if tag < FIRST_CODEC:
         return at
-    context = tools[CODECS + tag - FIRST_CODEC]
-    if context == 0:
-        return np.int64(0)
     # The frame knows its size. The table's may already be that of another place.
     packed = call_pair(tools[FRAME_SIZE], at, tools[UNPACKED])
     if packed <= 0:
         return np.int64(0)
-    size = call_sizes(tools[DECOMPRESS], context, unpacked, tools[UNPACKED], at, packed)
+    dictionary = tools[CODECS + tag - FIRST_CODEC]
+    size = call_sizes(tools[DECOMPRESS], tools[CONTEXT], unpacked, tools[UNPACKED], at, packed, dictionary)
     return unpacked if size > 0 else np.int64(0)
 
 
@@ -114,7 +129,7 @@ def walk(
                 copy_bytes(frame, body, frame_nbytes)
             elif (
                 tools[CONTEXT] == 0
-                or call_sizes(tools[DECOMPRESS], tools[CONTEXT], frame, frame_nbytes, body, length) != frame_nbytes
+                or call_sizes(tools[DECOMPRESS], tools[CONTEXT], frame, frame_nbytes, body, length, 0) != frame_nbytes
             ):
                 return False
         for one in range(2):
@@ -164,7 +179,61 @@ def meet(a: Word, b: Word, ends: Any, groups: Any, layouts: Any) -> Word:
     return later if ends[which] - layouts[groups[later].layout, 0] + 1 >= -count else np.int64(-1)
 
 
-@jit(INTEGER(NUMBERS, ROWS, NUMBERS, ROWS, TABLE, MATRIX, WORDS, WORDS, WORDS, BYTES, INTEGER, INTEGER))
+@helper
+def expect(number: Word, groups: Any, bases: Any) -> None:
+    """Have the group of an item brought near while another is read."""
+    if number != 0:
+        group = groups[(number - 1) // SLOTS]
+        address = group.where & ADDRESS_MASK
+        at = bases[address >> OFFSET_BITS] + (address & OFFSET_MASK)
+        for k in range(0, min(np.int64(group.size), np.int64(NEAR)), LINE):
+            prefetch(at + k)
+
+
+@helper
+def read_item(
+    number: Word,
+    other: Word,
+    at: Word,
+    other_at: Word,
+    record: Word,
+    pair: Word,
+    groups: Any,
+    layouts: Any,
+    tools: Any,
+    bases: Any,
+    scratch: Word,
+    ends: Any,
+    targets: Any,
+) -> Word:
+    """Read an item to `at`, and in a pair another to `other_at`; false if that fails."""
+    if number != 0 and other != 0 and groups[(number - 1) // SLOTS].where >> TAG_BITS != PLAIN:
+        group = meet(number, other, ends, groups, layouts)
+        if group >= 0:
+            targets[0], targets[2] = at, other_at
+            return walk_both(group, ends, targets, groups, layouts, tools, scratch)
+    for one in range(1 + pair):
+        target = other_at if one else at
+        last = (other if one else number) - 1
+        if last < 0:
+            for k in range(record):
+                store8(target + k, np.uint64(0))
+            continue
+        # A frame that is an item and lies there as it is takes no walk; for one of some bytes, that is most of it.
+        group, slot = last // SLOTS, last % SLOTS
+        where = groups[group].where
+        if where >> TAG_BITS == PLAIN and layouts[groups[group].layout, 0] == 1:
+            address = where & ADDRESS_MASK
+            source = bases[address >> OFFSET_BITS] + (address & OFFSET_MASK) + slot * record
+            copy_bytes(target, source, record)
+            continue
+        ends[0], targets[0], targets[2] = slot, target, 0
+        if not walk_both(group, ends, targets, groups, layouts, tools, scratch):
+            return False
+    return True
+
+
+@jit(INTEGER(NUMBERS, ROWS, NUMBERS, ROWS, TABLE, MATRIX, WORDS, WORDS, WORDS, BYTES, WORDS, INTEGER))
 def read_items(
     numbers: Any,
     out: Any,
@@ -176,46 +245,47 @@ def read_items(
     bases: Any,
     references: Any,
     scratch: Any,
-    low: Word,
-    high: Word,
+    progress: Any,
+    step: Word,
 ) -> Word:
-    """Read items `low` to `high` to `out`, and as many others to `other_out`, unless that has no rows.
+    """Read items to `out`, and as many others to `other_out`, unless that has no rows; returns how many this call did.
 
-    `scratch` has room for a frame, `ROOM` more and an unpacked group. Returns the first row that fails, or -1.
+    Several calls share the items by their `progress`, `step` items at a time. `scratch` has room for a frame, an
+    unpacked group and twice `ROOM`.
     """
     record, pair = np.int64(out.shape[1]), other_out.shape[0] > 0
     target, other_target = np.int64(out.ctypes.data), np.int64(other_out.ctypes.data)
-    memory = np.int64(scratch.ctypes.data)
+    memory, shared = np.int64(scratch.ctypes.data), np.int64(progress.ctypes.data)
     tools[BASES], tools[REFERENCES] = np.int64(bases.ctypes.data), np.int64(references.ctypes.data)
     ends, targets = np.empty(2, np.int64), np.zeros(4, np.int64)
-    for i in range(low, high):
-        number, other = np.int64(numbers[i]), np.int64(others[i]) if pair else np.int64(0)
-        if number != 0 and other != 0 and groups[(number - 1) // SLOTS].where >> TAG_BITS != PLAIN:
-            group = meet(number, other, ends, groups, layouts)
-            if group >= 0:
-                targets[0], targets[2] = target + i * record, other_target + i * record
-                if not walk_both(group, ends, targets, groups, layouts, tools, memory):
-                    return np.int64(i)
-                continue
-        for one in range(1 + pair):
-            at = (other_target if one else target) + i * record
-            last = (other if one else number) - 1
-            if last < 0:
-                for k in range(record):
-                    store8(at + k, np.uint64(0))
-                continue
-            # A frame that is an item and lies there as it is takes no walk; for one of some bytes, that is most of it.
-            group, slot = last // SLOTS, last % SLOTS
-            where = groups[group].where
-            if where >> TAG_BITS == PLAIN and layouts[groups[group].layout, 0] == 1:
-                address = where & ADDRESS_MASK
-                source = bases[address >> OFFSET_BITS] + (address & OFFSET_MASK) + slot * record
-                copy_bytes(at, source, record)
-                continue
-            ends[0], targets[0], targets[2] = slot, at, 0
-            if not walk_both(group, ends, targets, groups, layouts, tools, memory):
-                return np.int64(i)
-    return np.int64(-1)
+    count, mine = np.int64(numbers.shape[0]), np.int64(0)
+    while True:
+        low = fetch_add(shared + 8 * TAKEN, step)
+        if low >= count:
+            break
+        high = min(low + step, count)
+        for i in range(low, high):
+            number, other = np.int64(numbers[i]), np.int64(others[i]) if pair else np.int64(0)
+            if i + 1 < high:
+                expect(np.int64(numbers[i + 1]), groups, bases)
+            at, other_at = target + i * record, other_target + i * record
+            if not read_item(
+                number, other, at, other_at, record, pair, groups, layouts, tools, bases, memory, ends, targets
+            ):
+                progress[FAILED] = i + 1
+        mine += high - low
+        fetch_add(shared + 8 * DONE, high - low)
+    return mine
+
+
+@jit(numba.types.boolean(WORDS, INTEGER, INTEGER))
+def wait_for(progress: Any, count: Word, patience: Word) -> Any:
+    """Whether all items are read, looking again for a while if they are not."""
+    shared = np.int64(progress.ctypes.data)
+    for _ in range(patience):  # noqa: SIM110  numba compiles no generators
+        if fetch_add(shared + 8 * DONE, np.int64(0)) == count:
+            return True
+    return False
 
 
 @jit("boolean(int64, int64, int64, int64, int64, int64[::1])")

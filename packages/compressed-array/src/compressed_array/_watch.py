@@ -17,7 +17,7 @@ from compressed_array._epochs import Epochs
 from compressed_array._frame_twin import group_bytes
 from compressed_array._frames import Bytes, Frames
 from compressed_array._groups import SLOTS
-from compressed_array._lanes import DELTA, INTRA, ROOM, ROWS
+from compressed_array._lanes import DELTA, GROUP_OF, INTRA, ROOM, ROWS
 from compressed_array._memory import map_memory
 from compressed_array._payloads import Payloads
 from compressed_array.codecs.delta import Delta, DeltaZstd, encode_changes
@@ -26,15 +26,22 @@ from compressed_array.codecs.zstd import Zstd
 from compressed_array.registry import has_zstd
 
 SMALL_FRAME = 256  # below, a record's header and the walk to it cost more than its changes save
-FIRST_LOOK, LAST_INTERVAL = 16, 512
-SAMPLES = 33
+FIRST_LOOK, LAST_INTERVAL = 128, 4096  # in frames
+SOON, MUCH = 1024, 2  # after so many frames one looks early, if they take so many times as many bytes
+SAMPLES, RECENT, CHOOSE_FROM = 33, 64, 128  # frames out of that many groups; the last frames
 CLEARLY, NEARLY = 0.9, 0.99
 INCOMPRESSIBLE = 0.95
 # In the order of their speed: a level is chosen if it takes clearly less space than those before, and one of the slow
 # ones only for frames that are simple, where it is not slow.
 ZSTD_LEVELS, SLOW_LEVEL, SIMPLE = (-3, 3, 9), 9, 1 / 32
-PACKING_LEVEL, DICTIONARY_BYTES, DICTIONARY_GROUPS = 1, 16 * 1024, 64
-SAMPLE_BYTES, SEGMENT_BYTES = 4096, 1000  # of each group, and what of it the dictionary takes over as a whole
+# What a group of changes should come to, which bounds the walk to a frame in it; through zstd, which begins anew with
+# every group, larger ones shrink more.
+GROUP_BYTES, PACKED_GROUP_BYTES, FEWEST_FRAMES = 3 * 1024, 6 * 1024, 8
+PACKING_LEVEL = 2
+# A dictionary is learnt early, and a larger one, once, when there is more to learn from: after how many groups, of how
+# many bytes. Of each group, how many bytes are looked at, and taken over as a whole.
+DICTIONARIES = ((64, 16 * 1024), (512, 112 * 1024))
+SAMPLE_BYTES, SEGMENT_BYTES = 4096, 1000
 # With two arrays on the store, items bring half of that on average: with a short stack, no more than others do.
 LOST_STACK, SHORTEST_SURE_STACK = 0.4, 4
 # As long as this share of all frames is needed, groups die in the order they were written in, or nearly so.
@@ -58,7 +65,8 @@ class Watch:
         self._delta = Delta() if self._is_auto else codec
         self.codec_for_groups, self.learnt = 0, False
         if self.packs:
-            frames.add_codec(Zstd(PACKING_LEVEL))
+            frames.decoder = Zstd(PACKING_LEVEL)
+            frames.codecs.append(frames.decoder)
         self._levels = [common_zstd(level) for level in ZSTD_LEVELS] if has_zstd() and not self.packs else []
         if self._levels:
             frames.intra, frames.decoder = self._levels[0], self._levels[0]
@@ -66,10 +74,11 @@ class Watch:
 
     def start_over(self) -> None:
         """Take up watching frames of another size."""
-        self._seen, self._next = 0, FIRST_LOOK
-        self._recent: deque[int] = deque(maxlen=max(SAMPLES, DICTIONARY_GROUPS))
-        self._in_order = True
-        self.items, self._new_frames, self.lost_stack = 0, 0, False
+        self._seen, self._seen_groups, self._next = 0, 0, FIRST_LOOK
+        self._recent: deque[int] = deque(maxlen=DICTIONARIES[-1][0])
+        self._usual = 0.0  # bytes a frame took at the last look
+        self._in_order, self._length = True, self._delta.level or FEWEST_FRAMES
+        self.items, self._new_frames, self._new_bytes, self.lost_stack = 0, 0, 0, False
         self._frames.worth_zstd = self._frames.layout.frame_nbytes // 64
         self._write_as(DELTA)
 
@@ -82,42 +91,64 @@ class Watch:
 
     def seen(self, groups: npt.NDArray[np.int64], engine: Any) -> None:
         """Take note of groups that are full, and look at some of the last if it is time."""
+        table = self._frames.groups.table
+        frames = int(table["count"][groups].sum())
         self._recent.extend(groups.tolist())
-        self._seen += len(groups)
-        self._new_frames += int(self._frames.groups.table["count"][groups].sum())
-        if self._seen >= self._next:
-            self._next = self._seen + min(self._seen, LAST_INTERVAL)
+        self._seen_groups += len(groups)
+        self._seen += frames
+        self._new_frames += frames
+        nbytes = int(table["size"][groups].sum())
+        self._new_bytes += nbytes
+        is_time = self._seen >= self._next
+        if is_time:
+            self._next += min(self._next, LAST_INTERVAL)
+        if is_time or (self._new_frames >= SOON and nbytes > MUCH * self._usual * frames):
+            self._usual = nbytes / max(frames, 1)
             self._look(engine)
 
     def _write_as(self, mode: int) -> None:
         frames = self._frames
         self._mode = mode
         frames.mode = ROWS if frames.layout.frame_nbytes < SMALL_FRAME else mode
-        longest = SLOTS if frames.mode == ROWS else self._delta.level
+        longest = SLOTS if frames.layout.frame_nbytes < SMALL_FRAME else self._length
         frames.capacity = max(longest if self._in_order else 1, frames.layout.depth)
         most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
         frames.most_unpacked = max(frames.most_unpacked, most)
 
     def _look(self, engine: Any) -> None:
+        self._see_size()
         self._see_order()
         self._see_stack()
         groups = self._living()
         if len(groups) < 2 or self._frames.layout.frame_nbytes < SMALL_FRAME:
             return
-        spread = groups[np.linspace(0, len(groups) - 1, min(len(groups), SAMPLES)).astype(np.intp)]
+        last = groups[-RECENT:]
+        spread = last[np.linspace(0, len(last) - 1, min(len(last), SAMPLES)).astype(np.intp)]
         if self._mode == DELTA:
             self._find_reference(self._decode(engine, spread * SLOTS + 1))
         if self._frames.intra is not None or self._is_auto:
-            self._choose(engine, spread[-8:])
-        if self.packs and len(self._frames.codecs) == 1 and self._seen >= DICTIONARY_GROUPS:
-            self._train(groups)
+            self._choose(engine, last)
+        if self.packs and len(self._frames.codecs) <= len(DICTIONARIES):
+            enough, nbytes = DICTIONARIES[len(self._frames.codecs) - 1]
+            if self._seen_groups >= enough:
+                self._train(groups, nbytes)
+
+    def _see_size(self) -> None:
+        """Let groups have so many frames that they come to the size they should have."""
+        nbytes, self._new_bytes = self._new_bytes, 0
+        if self._delta.level is None:
+            wanted = PACKED_GROUP_BYTES if self.packs else GROUP_BYTES
+            frames = wanted * self._new_frames // max(nbytes, 1)
+            self._length = min(max(frames, FEWEST_FRAMES), SLOTS)
 
     def _see_order(self) -> None:
         """A group is freed as a whole, so frames that die in any order had better have one each: change to that."""
         table = self._frames.groups.table
-        frames, needed = int(table["count"].sum()), int(table["references"].sum())
+        frames, needed = int(table["count"][table["references"] > 0].sum()), int(table["references"].sum())
+        # In order, too, each lane's oldest group is needed in part, and its newest not full.
+        in_part = 2 * self._frames.capacity * int(np.count_nonzero(self._frames.lanes.words[:, GROUP_OF]))
         enough = STILL_ORDERED if self._in_order else ORDERED_AGAIN
-        self._in_order = self._frames.layout.depth > 1 or needed >= enough * frames
+        self._in_order = self._frames.layout.depth > 1 or needed >= enough * (frames - in_part)
         self._write_as(self._mode)
 
     def _see_stack(self) -> None:
@@ -152,7 +183,7 @@ class Watch:
         current = self._frames.references[self._frames.reference][: typical.size]
         cost, now = _cost(sample, typical), _cost(sample, current)
         # It is kept for good, so it has to save its own size before it is likely to be replaced.
-        saved = (now - cost) / len(sample) * min(self._seen, LAST_INTERVAL)
+        saved = (now - cost) / len(sample) * min(self._seen, LAST_INTERVAL) / self._frames.capacity
         if cost < CLEARLY * now and saved > typical.size:
             self._frames.add_reference(typical)
 
@@ -160,17 +191,18 @@ class Watch:
         """Change to what the last frames take the least space with, or nearly the least if that is faster."""
         counts = self._frames.groups.table["count"][groups].astype(np.int64)
         numbers = np.concatenate([g * SLOTS + 1 + np.arange(n) for g, n in zip(groups, counts, strict=True)])
-        few = np.arange(len(numbers))[:: max(len(numbers) // 16, 1)]
-        sample = self._decode(engine, numbers)
-        reference = self._frames.references[self._frames.reference][: sample.shape[1]]
-        bases = [reference if numbers[i] % SLOTS == 1 else sample[i - 1] for i in few]
+        numbers = numbers[-CHOOSE_FROM:]
+        few = numbers[:: len(numbers) // 16 | 1]  # by an odd step, or all of them may be the first of their groups
+        is_first = few % SLOTS == 1
+        sample, before = self._decode(engine, few), self._decode(engine, few - ~is_first)
         raw = sample.shape[1]
-        changes = np.array([len(encode_changes(sample[i], base)) for i, base in zip(few, bases, strict=True)])
+        before[is_first] = self._frames.references[self._frames.reference][:raw]
+        changes = np.array([len(encode_changes(frame, base)) for frame, base in zip(sample, before, strict=True)])
         packed = np.full(len(few), raw)
         for codec in self._levels:
             if codec.level >= SLOW_LEVEL and packed.mean() > SIMPLE * raw:
                 break
-            sizes = codec.encode_parts(Payloads.from_parts([sample[i] for i in few])).size
+            sizes = codec.encode_parts(Payloads.from_parts(list(sample))).size
             if sizes.sum() < CLEARLY * packed.sum():
                 packed, self._frames.intra = sizes, codec
         self._frames.worth_zstd = int(np.median(packed)) // 2
@@ -179,14 +211,14 @@ class Watch:
             mode = DELTA if best < NEARLY * zstd or not self._levels else INTRA
             self._write_as(ROWS if best > INCOMPRESSIBLE * raw * len(few) else mode)
 
-    def _train(self, groups: npt.NDArray[np.int64]) -> None:
+    def _train(self, groups: npt.NDArray[np.int64], nbytes: int) -> None:
         places = self._frames.groups.table["where"][groups].tolist()
         samples = [group_bytes(self._frames, where)[:SAMPLE_BYTES].copy() for where in places]
         try:
-            codec = Zstd.train(samples, PACKING_LEVEL, DICTIONARY_BYTES, SEGMENT_BYTES)
+            codec = Zstd.train(samples, PACKING_LEVEL, nbytes, SEGMENT_BYTES)
         except ValueError:  # frames hardly change, or zstd finds nothing in common
             codec = Zstd(PACKING_LEVEL)
-        self._frames.add_codec(codec)
+        self._frames.codecs.append(codec)
         # Readers who are about do not know of it, so groups they may meet are packed with it when they have left.
         self._epochs.retire(self._use_dictionary)
 

@@ -61,23 +61,26 @@ OUT_OF_MEMORY = 2**64 - 64  # -ZSTD_error_memory_allocation, as a size_t
 class ZstdFunctions:
     """The part of zstd's interface that batches need."""
 
-    COMPRESSION_LEVEL = 100  # ZSTD_c_compressionLevel
-
     def __init__(self, library: ctypes.CDLL) -> None:
-        pointer, size = ctypes.c_void_p, ctypes.c_size_t
+        pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
         self.create_compressor = _typed(library.ZSTD_createCCtx, pointer)
         self.free_compressor = _typed(library.ZSTD_freeCCtx, size, pointer)
-        self.set_parameter = _typed(library.ZSTD_CCtx_setParameter, size, pointer, ctypes.c_int, ctypes.c_int)
-        self.load_for_compressor = _typed(library.ZSTD_CCtx_loadDictionary, size, pointer, pointer, size)
         self.create_decompressor = _typed(library.ZSTD_createDCtx, pointer)
         self.free_decompressor = _typed(library.ZSTD_freeDCtx, size, pointer)
-        self.load_for_decompressor = _typed(library.ZSTD_DCtx_loadDictionary, size, pointer, pointer, size)
-        self.sizeof_compressor = _typed(library.ZSTD_sizeof_CCtx, size, pointer)
-        self.call_compress = _typed(library.ZSTD_compress2, size, pointer, pointer, size, pointer, size)
-        self.call_decompress = _typed(library.ZSTD_decompressDCtx, size, pointer, pointer, size, pointer, size)
+        # By reference: they leave the dictionary where it is, and it has to stay there.
+        self.digest_to_compress = _typed(library.ZSTD_createCDict_byReference, pointer, pointer, size, number)
+        self.digest_to_decompress = _typed(library.ZSTD_createDDict_byReference, pointer, pointer, size)
+        self.free_to_compress = _typed(library.ZSTD_freeCDict, size, pointer)
+        self.free_to_decompress = _typed(library.ZSTD_freeDDict, size, pointer)
+        self.sizeof_to_compress = _typed(library.ZSTD_sizeof_CDict, size, pointer)
+        self.sizeof_to_decompress = _typed(library.ZSTD_sizeof_DDict, size, pointer)
         self.call_frame_size = _typed(library.ZSTD_findFrameCompressedSize, size, pointer, size)
-        self.compress = _address(library.ZSTD_compress2)
-        self.decompress = _address(library.ZSTD_decompressDCtx)
+        # They differ in their last argument, which is a level or a digested dictionary.
+        buffers = pointer, pointer, size, pointer, size
+        self.call_with_level = _typed(library.ZSTD_compressCCtx, size, *buffers, number)
+        self.call_with_dictionary = _typed(library.ZSTD_compress_usingCDict, size, *buffers, pointer)
+        self.call_decompress = _typed(library.ZSTD_decompress_usingDDict, size, *buffers, pointer)
+        self.decompress = _address(self.call_decompress)
         self.frame_size = _address(library.ZSTD_findFrameCompressedSize)
         self.content_size = _address(library.ZSTD_getFrameContentSize)
         self.is_error = _typed(library.ZSTD_isError, ctypes.c_uint, size)
@@ -110,46 +113,95 @@ def zstd() -> ZstdFunctions | None:
 
 
 class ZstdContexts(threading.local):
-    """A thread's own zstd contexts, made when it first needs them and freed when the thread or the codec ends."""
+    """A thread's own zstd contexts for all codecs, made when it first needs them and freed when the thread ends."""
 
-    def __init__(self, functions: ZstdFunctions, level: int, dictionary: bytes | None) -> None:
-        self._functions, self._level, self._dictionary = functions, level, dictionary
+    def __init__(self) -> None:
         self._compressor: _Owned | None = None
         self._decompressor: _Owned | None = None
 
-    @property
-    def compressor(self) -> int:
+    def compressor(self, functions: ZstdFunctions) -> int:
+        """The address of a context to compress with."""
         if self._compressor is None:
-            f = self._functions
-            made = _Owned(f.create_compressor(), f.free_compressor)
-            f.check(f.set_parameter(made.address, f.COMPRESSION_LEVEL, self._level), "to set the level")
-            if self._dictionary is not None:
-                loaded = f.load_for_compressor(made.address, self._dictionary, len(self._dictionary))
-                f.check(loaded, "to load the dictionary")
-            self._compressor = made
+            self._compressor = _Owned(functions.create_compressor(), functions.free_compressor)
         return self._compressor.address
 
-    @property
-    def decompressor(self) -> int:
+    def decompressor(self, functions: ZstdFunctions) -> int:
+        """The address of a context to decompress with."""
         if self._decompressor is None:
-            f = self._functions
-            made = _Owned(f.create_decompressor(), f.free_decompressor)
-            if self._dictionary is not None:
-                loaded = f.load_for_decompressor(made.address, self._dictionary, len(self._dictionary))
-                f.check(loaded, "to load the dictionary")
-            self._decompressor = made
+            self._decompressor = _Owned(functions.create_decompressor(), functions.free_decompressor)
         return self._decompressor.address
+
+
+_contexts = ZstdContexts()
+
+
+class ZstdCalls:
+    """How zstd's functions are to be called for a level and a dictionary; any number of threads share one."""
+
+    def __init__(self, functions: ZstdFunctions, level: int, dictionary: bytes | None) -> None:
+        self.functions, self._level, self._dictionary = functions, level, dictionary
+        self._to_compress: _Owned | None = None
+        self._to_decompress: _Owned | None = None
+        self._making = threading.Lock()
+
+    @property
+    def compressor(self) -> tuple[int, int, int]:
+        """The function, the calling thread's context and the function's last argument, to compress with."""
+        functions = self.functions
+        how = functions.call_with_level if self._dictionary is None else functions.call_with_dictionary
+        return _address(how), _contexts.compressor(functions), self._setting
+
+    @property
+    def decompressor(self) -> tuple[int, int]:
+        """The calling thread's context and the function's last argument, to decompress with."""
+        return _contexts.decompressor(self.functions), self._digested
+
+    def compress(self, *buffers: int) -> int:
+        """Compress to where there is room from where the data are; returns what zstd does."""
+        functions = self.functions
+        call = functions.call_with_level if self._dictionary is None else functions.call_with_dictionary
+        return int(call(_contexts.compressor(functions), *buffers, self._setting))
+
+    def decompress(self, *buffers: int) -> int:
+        """Decompress to where there is room from where the payload is; returns what zstd does."""
+        return int(self.functions.call_decompress(_contexts.decompressor(self.functions), *buffers, self._digested))
+
+    def stop_compressing(self) -> None:
+        """Give up what only compressing needs; nobody may be compressing."""
+        self._to_compress = None
 
     @property
     def nbytes(self) -> int:
-        """The memory of the calling thread's compressor, with its tables and copy of the dictionary."""
-        return 0 if self._compressor is None else int(self._functions.sizeof_compressor(self._compressor.address))
+        """The memory of digested dictionaries."""
+        functions, made, read = self.functions, self._to_compress, self._to_decompress
+        writing = 0 if made is None else int(functions.sizeof_to_compress(made.address))
+        return writing + (0 if read is None else int(functions.sizeof_to_decompress(read.address)))
+
+    @property
+    def _setting(self) -> int:
+        if self._dictionary is None:
+            return self._level
+        with self._making:
+            if self._to_compress is None:
+                digest = self.functions.digest_to_compress(self._dictionary, len(self._dictionary), self._level)
+                self._to_compress = _Owned(digest, self.functions.free_to_compress)
+            return self._to_compress.address
+
+    @property
+    def _digested(self) -> int:
+        if self._dictionary is None:
+            return 0
+        with self._making:
+            if self._to_decompress is None:
+                digest = self.functions.digest_to_decompress(self._dictionary, len(self._dictionary))
+                self._to_decompress = _Owned(digest, self.functions.free_to_decompress)
+            return self._to_decompress.address
 
 
 class _Owned:
     def __init__(self, address: int | None, free: Any) -> None:
         if not address:
-            raise MemoryError("zstd could not allocate a context")
+            raise MemoryError("zstd could not allocate what it needs")
         self.address, self._free = address, free
 
     def __del__(self) -> None:

@@ -12,10 +12,11 @@ TOO_LITTLE_ROOM = -70  # ZSTD_error_dstSize_tooSmall: zstd returns its errors as
 MAGIC, SMALLEST_FRAME = 0xFD2FB528, 6
 
 
-@jit("int64(int64, int64, int64, int64, int64, int64, int64, int64[::1], int64[::1])")
+@jit("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64[::1], int64[::1])")
 def encode_rows(
     compress: Word,
     context: Word,
+    setting: Word,
     records: Word,
     nbytes: Word,
     low: Word,
@@ -32,7 +33,7 @@ def encode_rows(
     at = low * nbytes
     for i in range(low, high):
         offsets[i] = at
-        size = call_sizes(compress, context, target + at, nbytes, records + i * nbytes, nbytes)
+        size = call_sizes(compress, context, target + at, nbytes, records + i * nbytes, nbytes, setting)
         if size < 0 and size != TOO_LITTLE_ROOM:
             return size
         if 0 < size < nbytes:
@@ -43,12 +44,13 @@ def encode_rows(
     return 0
 
 
-@jit("int64(int64, int64, int64, int64, int64[::1], int64[::1], int64, int64, int64, int64)")
+@jit("int64(int64, int64, int64, int64, int64, int64[::1], int64[::1], int64, int64, int64, int64)")
 def decode_rows(
     decompress: Word,
     frame_size: Word,
     content_size: Word,
     context: Word,
+    dictionary: Word,
     addresses: Any,
     sizes: Any,
     target: Word,
@@ -64,6 +66,7 @@ def decode_rows(
             return i
         if call_pair(content_size, addresses[i], sizes[i]) != nbytes:
             return i
-        if call_sizes(decompress, context, target + i * nbytes, nbytes, addresses[i], sizes[i]) != nbytes:
+        row = target + i * nbytes
+        if call_sizes(decompress, context, row, nbytes, addresses[i], sizes[i], dictionary) != nbytes:
             return i
     return -1

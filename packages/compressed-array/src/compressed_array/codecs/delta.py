@@ -28,15 +28,18 @@ _ZEROS = np.zeros(BLOCK, np.uint8)
 class Delta(Codec):
     """What changed since the frame before, and every `level` frames a frame that needs none before it.
 
-    A read decodes at most `level` frames that it does not return; longer groups take less space. An item is a stack of
-    frames, each of `frame_width` along `stack_axis`. Left out, that is found from the data; a width of 0 says that
-    items are no stacks.
+    A read decodes at most `level` frames that it does not return; longer groups take less space. Left out, it follows
+    from how much changes, so that a group has about as many bytes whatever it shows. An item is a stack of frames, each
+    of `frame_width` along `stack_axis`. Left out, that is found from the data; a width of 0 says that items are no
+    stacks.
     """
 
     codec_id: ClassVar[str] = "delta"
 
-    def __init__(self, level: SupportsIndex = 8, stack_axis: int | None = None, frame_width: int | None = None) -> None:
-        self.level = checked_level(self.codec_id, level, range(1, SLOTS + 1))
+    def __init__(
+        self, level: SupportsIndex | None = None, stack_axis: int | None = None, frame_width: int | None = None
+    ) -> None:
+        self.level = None if level is None else checked_level(self.codec_id, level, range(1, SLOTS + 1))
         self.stack_axis = None if stack_axis is None else operator.index(stack_axis)
         width = 1 if frame_width is None and stack_axis is not None else frame_width
         self.frame_width = None if width is None else operator.index(width)
@@ -77,7 +80,7 @@ class DeltaZstd(Delta):
     releases_gil: ClassVar[bool] = True
 
     def __init__(
-        self, level: SupportsIndex = 32, stack_axis: int | None = None, frame_width: int | None = None
+        self, level: SupportsIndex | None = None, stack_axis: int | None = None, frame_width: int | None = None
     ) -> None:
         super().__init__(level, stack_axis, frame_width)
         self._zstd = Zstd(3)

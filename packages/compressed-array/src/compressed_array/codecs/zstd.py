@@ -25,8 +25,7 @@ FRAME_MAGIC, DICTIONARY_MAGIC = b"\x28\xb5\x2f\xfd", b"\x37\xa4\x30\xec"
 DEFAULT_LEVEL = -3
 FEWEST_SAMPLES, SHORTEST_SAMPLE = 16, 8
 SMALLEST_DICTIONARY = 256
-
-
+COUNTERS_LOG = 18  # of the trainer's tables, which by default take ten megabytes
 _making = threading.Lock()
 
 
@@ -42,11 +41,10 @@ class Zstd(Codec):
     def __init__(self, level: int = DEFAULT_LEVEL, dictionary: bytes | str | None = None) -> None:
         self.level = checked_level(self.codec_id, level, range(1, 23), range(-100, 0))
         self._dictionary = None if dictionary is None else _dictionary_bytes(dictionary)
-        self.dictionary = None if self._dictionary is None else base64.b64encode(self._dictionary).decode("ascii")
         self._library = require("zstandard", self.codec_id, "zstd")
         # zstandard's compressors and decompressors must not be shared by threads.
         self._of_thread = threading.local()
-        self._contexts: _foreign.ZstdContexts | None = None
+        self._calls: _foreign.ZstdCalls | None = None
         if self._dictionary is not None:
             self._try_dictionary()
 
@@ -62,9 +60,9 @@ class Zstd(Codec):
 
         It pays for small records that resemble each other; give it some hundred. Larger dictionaries cost more to
         apply than they gain. The trainer puts segments of the samples together and tries several lengths for them;
-        with `segment`, only that one, in a tenth of the memory.
+        with `segment`, only that one, in a fraction of the memory.
         """
-        parameters = {} if segment is None else {"k": segment, "d": SHORTEST_SAMPLE}
+        parameters = {} if segment is None else {"k": segment, "d": SHORTEST_SAMPLE, "f": COUNTERS_LOG}
         library = cls(level)._library
         if operator.index(dict_size) < SMALLEST_DICTIONARY:
             raise ValueError(f"a dictionary has at least {SMALLEST_DICTIONARY} bytes, not {dict_size!r}")
@@ -83,6 +81,14 @@ class Zstd(Codec):
                 f"no dictionary can be learnt from {len(records)} records of {total} bytes: {error}"
             ) from error
         return cls(level, trained.as_bytes())
+
+    @property
+    def dictionary(self) -> str | None:
+        """The dictionary as base64 text."""
+        return None if self._dictionary is None else base64.b64encode(self._dictionary).decode("ascii")
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"dictionary": self.dictionary}
 
     def max_encoded_size(self, nbytes: int) -> int:
         return nbytes + (nbytes >> 8) + 64  # ZSTD_COMPRESSBOUND, which adds no more than 64 to small inputs
@@ -111,28 +117,26 @@ class Zstd(Codec):
         rows, nbytes = records.shape
         if native is None or nbytes == 0:
             return super().encode_batch(records)
-        kernels, functions, contexts = native
+        kernels, calls = native
         memory, offsets, sizes = scratch(records.size), np.empty(rows, np.int64), np.empty(rows, np.int64)
         source, target = records.ctypes.data, memory.ctypes.data
 
         def work(low: int, high: int) -> None:
-            context = contexts.compressor
-            error = kernels.encode_rows(functions.compress, context, source, nbytes, low, high, target, offsets, sizes)
-            functions.check(error, "to compress")
+            error = kernels.encode_rows(*calls.compressor, source, nbytes, low, high, target, offsets, sizes)
+            calls.functions.check(error, "to compress")
 
         over_rows(work, rows, records.nbytes)
         return Payloads.in_one_buffer(memory, offsets, sizes)
 
     @property
     def nbytes(self) -> int:
-        """The memory that compressing with this codec takes in the calling thread."""
-        contexts = 0 if self._contexts is None else self._contexts.nbytes
-        return contexts + len(self.dictionary or "") + len(self._dictionary or b"")
+        """The memory of the dictionary, and of what zstd made of it."""
+        return (0 if self._calls is None else self._calls.nbytes) + len(self._dictionary or b"")
 
-    def drop_contexts(self) -> None:
-        """Give up the contexts of all threads; nobody may be using one."""
-        self._contexts = None
-        self._of_thread = threading.local()
+    def stop_compressing(self) -> None:
+        """Give up what only compressing needs; nobody may be compressing."""
+        if self._calls is not None:
+            self._calls.stop_compressing()
 
     def encode_parts(self, parts: Payloads) -> Payloads:
         """Encode buffers of different sizes; a payload as long as its buffer means that it did not shrink."""
@@ -148,11 +152,10 @@ class Zstd(Codec):
         calls = self.calls()
         if calls is None:
             return np.frombuffer(self._decompressor().decompress(payload, allow_extra_data=True), np.uint8)
-        functions, contexts = calls
         out = scratch(self.content_size(payload))
-        size = functions.call_frame_size(payload.ctypes.data, payload.size)
+        size = calls.functions.call_frame_size(payload.ctypes.data, payload.size)
         where = out.ctypes.data, out.size, payload.ctypes.data, size
-        if functions.is_error(size) or functions.call_decompress(contexts.decompressor, *where) != out.size:
+        if calls.functions.is_error(size) or calls.decompress(*where) != out.size:
             raise CorruptPayloadError(f"zstd frame of {out.size} bytes does not decode")
         return out
 
@@ -171,22 +174,20 @@ class Zstd(Codec):
             if payload.size <= out.size:
                 out[: payload.size] = payload
             return payload.size if payload.size <= out.size else 0
-        functions, contexts = calls
         # Straight to its place: payloads of all sizes, each in an allocation of its own, leave holes in the heap.
-        size = functions.call_compress(contexts.compressor, out.ctypes.data, out.size, data.ctypes.data, data.size)
-        return 0 if functions.is_error(size) else int(size)
+        size = calls.compress(out.ctypes.data, out.size, data.ctypes.data, data.size)
+        return 0 if calls.functions.is_error(size) else size
 
     def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
         native = self._native()
         if native is None:
             return super().decode_batch(payloads, out)
-        kernels, functions, contexts = native
+        kernels, calls = native
         addresses, sizes, target, nbytes = payloads.addresses(), payloads.size, out.ctypes.data, out.shape[1]
-        calls = functions.decompress, functions.frame_size, functions.content_size
+        functions = calls.functions.decompress, calls.functions.frame_size, calls.functions.content_size
 
         def work(low: int, high: int) -> None:
-            context = contexts.decompressor
-            bad = kernels.decode_rows(*calls, context, addresses, sizes, target, nbytes, low, high)
+            bad = kernels.decode_rows(*functions, *calls.decompressor, addresses, sizes, target, nbytes, low, high)
             if bad >= 0:
                 raise CorruptPayloadError(f"zstd frame {bad} does not decode to {nbytes} bytes")
 
@@ -201,6 +202,7 @@ class Zstd(Codec):
             raise ValueError(f"dictionary is broken: {error}") from error
         if not works:
             raise ValueError("dictionary is broken: what is compressed with it does not come back")
+        self._of_thread = threading.local()  # batches go through contexts of their own; these would lie there unused
 
     def _compressor(self) -> Any:
         try:
@@ -220,24 +222,21 @@ class Zstd(Codec):
     def _dict_data(self) -> Any:
         return None if self._dictionary is None else self._library.ZstdCompressionDict(self._dictionary)
 
-    def _native(self) -> tuple[Any, _foreign.ZstdFunctions, _foreign.ZstdContexts] | None:
+    def _native(self) -> tuple[Any, _foreign.ZstdCalls] | None:
         """What a batch needs to go through zstd's own functions, where numba is and the library shows them."""
         kernels = native("codecs._zstd_kernels")
         calls = None if kernels is None else self.calls()
-        return None if calls is None else (kernels, *calls)
+        return None if calls is None else (kernels, calls)
 
-    def calls(self) -> tuple[_foreign.ZstdFunctions, _foreign.ZstdContexts] | None:
-        """zstd's own functions, where the library shows them, and contexts with this level and dictionary."""
-        functions = _foreign.zstd()
-        if functions is None:
-            return None
-        contexts = self._contexts
-        if contexts is None:
-            with _making:  # one for all threads: an address of a context is good only as long as the contexts are
-                contexts = self._contexts
-                if contexts is None:
-                    contexts = self._contexts = _foreign.ZstdContexts(functions, self.level, self._dictionary)
-        return functions, contexts
+    def calls(self) -> _foreign.ZstdCalls | None:
+        """How to call zstd's own functions with this level and dictionary, where the library shows them."""
+        functions, calls = _foreign.zstd(), self._calls
+        if functions is None or calls is not None:
+            return calls
+        calls = _foreign.ZstdCalls(functions, self.level, self._dictionary)
+        with _making:  # one for all threads: an address is good only as long as its owner is
+            self._calls = calls if self._calls is None else self._calls
+            return self._calls
 
 
 def _dictionary_bytes(dictionary: bytes | str) -> bytes:
