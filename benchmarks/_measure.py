@@ -138,6 +138,7 @@ def held(name: str, contender: str, times_round: str, allocator: str = "") -> di
     filled = Filled(contender, stream, rows)
     gc.collect()
     found = {"held": private_bytes() - before, "small": Small(stream, rows).nbytes}
+    found["stored"] = getattr(filled.memory, "stored", 0)
     check(contender, filled.memory, stream, rows)
     return found
 

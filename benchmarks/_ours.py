@@ -52,6 +52,11 @@ class Ours:
         self.after = ca.CompressedArray(shape, stream.dtype, item_ndim=items, store=self.obs.store)
         self.out = torch.from_numpy(np.empty(0, stream.dtype)).dtype, stream.item_shape
 
+    @property
+    def stored(self) -> int:
+        """The bytes of the observations, as the arrays count them."""
+        return self.obs.store.nbytes + self.obs.cells.numbers.nbytes + self.after.cells.numbers.nbytes
+
     def add(self, step: Step) -> None:
         self.obs[self.small.pos] = step.obs
         self.after[self.small.pos] = step.next_obs
@@ -79,6 +84,11 @@ class Deduped:
         shape = (len(self.first), stream.channels, *stream.item_shape[1:])
         self.frames = ca.CompressedArray(shape, stream.dtype, item_ndim=3, codec=codec)
         self.numbers = np.zeros((2, rows, stream.envs, stream.stack), np.int32)
+
+    @property
+    def stored(self) -> int:
+        """The bytes of the observations, as the arrays count them."""
+        return self.frames.nbytes_stored + self.numbers.nbytes
 
     def add(self, step: Step) -> None:
         self.numbers[:, self.small.pos] = numbers = self.known[:, self.small.pos]

@@ -36,6 +36,7 @@ from compressed_array._lanes import (
     ENOUGH,
     FRAME_AT,
     GROUP_OF,
+    IN_BATCH,
     INTRA,
     ITEM,
     LAST,
@@ -204,6 +205,16 @@ def open_group(lane: Any, mode: Word, capacity: Word, layout: Word, groups: Any,
     lane[GROUP_OF], lane[COUNT], lane[CAPACITY], lane[MODE] = group + 1, 0, capacity, mode
 
 
+@helper
+def keep_last(lane_of: Any, first: Word, end: Word, lanes: Any, record: Word) -> None:
+    """Copy what lanes have to remember out of the batch: of many items that went to one lane, the last."""
+    for i in range(first, end):
+        lane = lanes[lane_of[i]]
+        if lane[IN_BATCH] != 0:
+            copy_bytes(lane[ITEM], lane[IN_BATCH], record)
+            lane[IN_BATCH] = 0
+
+
 @jit(
     INTEGER(
         *[INTEGER] * 2,
@@ -253,11 +264,12 @@ def write_items(
         lane, item = lanes[lane_of[i]], source + i * stride
         new = depth
         if lane[LAST] != 0:
-            if first_difference(item, lane[ITEM], np.int64(0), record) >= record:
+            before = lane[IN_BATCH] if lane[IN_BATCH] != 0 else lane[ITEM]
+            if first_difference(item, before, np.int64(0), record) >= record:
                 new = np.int64(0)
             else:
                 for frames in range(1, depth):
-                    if is_shifted(item, lane[ITEM], np.int64(frames), geometry):
+                    if is_shifted(item, before, np.int64(frames), geometry):
                         new = np.int64(frames)
                         break
         if new > 0:
@@ -266,6 +278,7 @@ def write_items(
                     new = depth  # a failed write may leave a group behind that is too short to reach back into
                 lists_ready = counts[FREE] > 0 and counts[DEAD] < dead.shape[0] and counts[FULL] < full.shape[0]
                 if not lists_ready or lane[SIZE] - lane[USED] < capacity * (size + ROOM):
+                    keep_last(lane_of, first, i, lanes, record)
                     return i
                 open_group(lane, mode, capacity, layout, groups, (free, dead, full, counts))
             begin, how = lane[USED], lane[MODE]
@@ -282,7 +295,7 @@ def write_items(
                     )
                     copy_bytes(lane[FRAME_AT], fresh, size)
                 lane[COUNT] += 1
-            copy_bytes(lane[ITEM], item, record)
+            lane[IN_BATCH] = item
             group = lane[GROUP_OF] - 1
             lane[LAST] = group * SLOTS + lane[COUNT]
             groups[group].count = np.uint8(lane[COUNT])
@@ -294,6 +307,7 @@ def write_items(
         groups[group].references += np.uint32(1)
         if slot < depth - 1:
             groups[np.int64(groups[group].before) - 1].references += np.uint32(1)
+    keep_last(lane_of, first, lane_of.shape[0], lanes, record)
     return np.int64(lane_of.shape[0])
 
 

@@ -114,10 +114,10 @@ class NativeEngine:
                 pace = (perf_counter() - began) * 1e9 * count / (decoded * done)
                 self._pace += (pace - self._pace) / 8
 
-        def is_done() -> bool:
-            return bool(self._reader.wait_for(progress, count, PATIENCE))
-
-        together(work, shares, is_done)
+        if shares == 1:
+            work()
+        else:
+            together(work, shares, lambda: bool(self._reader.wait_for(progress, count, PATIENCE)))
         if progress[self._reader.FAILED]:
             if frames.decoder is None:
                 raise CodecUnavailableError("zstd", "zstd")

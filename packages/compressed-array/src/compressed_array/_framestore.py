@@ -233,11 +233,11 @@ class FrameStore:
             # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
             # Groups that are packed do not stay here, so there a few pages will do.
             if self._watch.packs:
-                segment = frames.heap.reserve(most + _heap.SMALLEST_SEGMENT // 16, fresh=True)
+                segment = frames.heap.reserve(most, most + _heap.SMALLEST_SEGMENT // 16, fresh=True)
             else:
                 wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
                 usual = min(max(wanted, most, _heap.SMALLEST_SEGMENT // 4), _heap.LARGEST_SEGMENT)
-                segment = frames.heap.reserve(most + usual)
+                segment = frames.heap.reserve(most, most + usual)
             memory, old, had = frames.heap.segment(segment), int(words[SEGMENT]), bool(words[SIZE])
             words[CAPACITY] = 0  # first: nothing may be added to a group whose segment is no longer the lane's
             words[SEGMENT], words[BUFFER], words[USED], words[SIZE] = segment, memory.ctypes.data, 0, memory.size

@@ -73,7 +73,7 @@ class Groups:
         """Make groups free for others."""
         self.table[groups] = np.zeros((), GROUP)
         listed = self.full[: self.counts[FULL]]
-        full = listed[~np.isin(listed, groups)]  # whoever gets a number next has not filled its group
+        full = listed[self.table["where"][listed] != 0]  # whoever gets a number next has not filled its group
         self.full[: len(full)], self.counts[FULL] = full, len(full)
         free = int(self.counts[FREE])
         self.free[free : free + len(groups)] = groups

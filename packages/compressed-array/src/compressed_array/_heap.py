@@ -42,6 +42,7 @@ class HostHeap:
         self._open = -1
         self._vacant: list[int] = []
         self._spare, self._spare_touched = _NOTHING, 0
+        self._reusable = range(0)  # what size of a segment the next reservation can do with, too
         self._sparse: set[int] = set()
         self._reserved: set[int] = set()
 
@@ -70,16 +71,17 @@ class HostHeap:
             raise
         return address
 
-    def reserve(self, nbytes: int, *, fresh: bool = False) -> int:
+    def reserve(self, least: int, usual: int, *, fresh: bool = False) -> int:
         """A segment for the caller to append to, by itself and in `used` and `live`, until it gives it back.
 
-        A fresh one costs only what is used of it.
+        It has at least `least` bytes. A fresh one costs only what is used of it.
         """
-        if not fresh and nbytes <= self._spare.size <= 2 * nbytes:
+        self._reusable = range(0) if fresh else range(least, 2 * usual + 1)
+        if self._spare.size in self._reusable:
             number = self._place(self._spare, self._spare_touched)
             self._spare, self._spare_touched = _NOTHING, 0
         else:
-            number = self._place(_whole_pages(nbytes), touched=0)
+            number = self._place(_whole_pages(usual), touched=0)
         self._reserved.add(number)
         return number
 
@@ -181,7 +183,7 @@ class HostHeap:
 
     def _drop(self, number: int) -> None:
         buffer = self._buffers[number]
-        if buffer.size == self._segment_bytes():
+        if buffer.size == self._segment_bytes() or buffer.size in self._reusable:
             # A ring would otherwise return a segment and fault in another for each one it fills.
             self._spare, self._spare_touched = buffer, int(self._touched[number])
         self._buffers[number] = _NOTHING

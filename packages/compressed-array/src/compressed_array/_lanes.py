@@ -13,8 +13,9 @@ from numpy.lib.stride_tricks import as_strided
 
 # What a lane is, by position: the number of its last item; its open group's number plus one, how many frames that
 # holds and for how many it was opened, and how they are written; the segment it writes to, where that begins in
-# memory, how many bytes of it are written and how many there are; where the last item and the last frame are.
-LAST, GROUP_OF, COUNT, CAPACITY, MODE, SEGMENT, BUFFER, USED, SIZE, ITEM, FRAME_AT = range(11)
+# memory, how many bytes of it are written and how many there are; where the last item and the last frame are, and
+# where the last item still lies in the batch that is being written, or 0.
+LAST, GROUP_OF, COUNT, CAPACITY, MODE, SEGMENT, BUFFER, USED, SIZE, ITEM, FRAME_AT, IN_BATCH = range(12)
 # How frames are written to a group: as the smallest of all kinds of record, by zstd or raw, raw without any header.
 DELTA, INTRA, ROWS = range(3)
 # A record this many times smaller than its frame is small enough to look for no other frame it differs less from.
@@ -31,7 +32,7 @@ class Lanes:
         self.strides = np.empty((1, *item_shape), f"V{itemsize}").strides[1:] if itemsize else ()
         self._record = int(np.prod(item_shape)) * itemsize
         self._itemsize = itemsize
-        self.words: npt.NDArray[np.int64] = np.zeros((0, FRAME_AT + 1), np.int64)
+        self.words: npt.NDArray[np.int64] = np.zeros((0, IN_BATCH + 1), np.int64)
         self.items: npt.NDArray[np.uint8] = np.zeros((0, self._record), np.uint8)
         self.frames: npt.NDArray[np.uint8] = np.zeros((0, frame_nbytes), np.uint8)
 

@@ -30,11 +30,11 @@ def read_pair(
         numbers, others = a.numbers[(*plan.grid, ...)], b.numbers[(*plan.grid, ...)]
         shape = numbers.shape + a.item_shape
         answers = (np.empty(shape, a.dtype), np.empty(shape, b.dtype)) if out is None else out
-        if not all(fits(answer, shape, a.dtype) for answer in answers):
+        if not (fits(answers[0], shape, a.dtype) and fits(answers[1], shape, a.dtype)):
             raise ValueError(f"out has to be two writable C-contiguous arrays of {a.dtype} and shape {shape}")
         if a.item_nbytes and numbers.size:
-            rows = [byte_rows(answer, numbers.size) for answer in answers]
-            a.store.read_pair(numbers.reshape(-1), rows[0], others.reshape(-1), rows[1])
+            rows, other_rows = byte_rows(answers[0], numbers.size), byte_rows(answers[1], numbers.size)
+            a.store.read_pair(numbers.reshape(-1), rows, others.reshape(-1), other_rows)
     return answers
 
 
@@ -42,4 +42,5 @@ def fits(out: Dense, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     """Whether items of this shape and dtype can be decoded straight into `out`."""
     if is_compressed(out) or out.shape != shape or out.dtype != dtype:
         return False
-    return out.flags.c_contiguous and out.flags.writeable
+    flags = out.flags
+    return flags.c_contiguous and flags.writeable

@@ -180,14 +180,19 @@ def meet(a: Word, b: Word, ends: Any, groups: Any, layouts: Any) -> Word:
 
 
 @helper
-def expect(number: Word, groups: Any, bases: Any) -> None:
-    """Have the group of an item brought near while another is read."""
-    if number != 0:
-        group = groups[(number - 1) // SLOTS]
-        address = group.where & ADDRESS_MASK
-        at = bases[address >> OFFSET_BITS] + (address & OFFSET_MASK)
-        for k in range(0, min(np.int64(group.size), np.int64(NEAR)), LINE):
-            prefetch(at + k)
+def expect(number: Word, record: Word, groups: Any, bases: Any) -> None:
+    """Have what an item needs brought near while another is read."""
+    if number == 0:
+        return
+    group = groups[(number - 1) // SLOTS]
+    where, size = group.where, np.int64(group.size)
+    address = where & ADDRESS_MASK
+    at = bases[address >> OFFSET_BITS] + (address & OFFSET_MASK)
+    if where >> TAG_BITS == PLAIN:
+        at += (number - 1) % SLOTS * record  # in a group of single frames, and otherwise a wrong guess
+        size = record
+    for k in range(0, min(size, np.int64(NEAR)), LINE):
+        prefetch(at + k)
 
 
 @helper
@@ -267,7 +272,7 @@ def read_items(
         for i in range(low, high):
             number, other = np.int64(numbers[i]), np.int64(others[i]) if pair else np.int64(0)
             if i + 1 < high:
-                expect(np.int64(numbers[i + 1]), groups, bases)
+                expect(np.int64(numbers[i + 1]), record, groups, bases)
             at, other_at = target + i * record, other_target + i * record
             if not read_item(
                 number, other, at, other_at, record, pair, groups, layouts, tools, bases, memory, ends, targets

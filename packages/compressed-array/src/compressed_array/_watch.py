@@ -26,7 +26,7 @@ from compressed_array.codecs.zstd import Zstd
 from compressed_array.registry import has_zstd
 
 SMALL_FRAME = 256  # below, a record's header and the walk to it cost more than its changes save
-FIRST_LOOK, LAST_INTERVAL = 128, 4096  # in frames
+FIRST_LOOK, LAST_INTERVAL = 128, 16384  # in frames
 SOON, MUCH = 1024, 2  # after so many frames one looks early, if they take so many times as many bytes
 SAMPLES, RECENT, CHOOSE_FROM = 33, 64, 128  # frames out of that many groups; the last frames
 CLEARLY, NEARLY = 0.9, 0.99

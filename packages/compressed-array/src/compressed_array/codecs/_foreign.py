@@ -116,14 +116,16 @@ class ZstdContexts(threading.local):
     """A thread's own zstd contexts for all codecs, made when it first needs them and freed when the thread ends."""
 
     def __init__(self) -> None:
-        self._compressor: _Owned | None = None
+        self._compressors: dict[int, _Owned] = {}
         self._decompressor: _Owned | None = None
 
-    def compressor(self, functions: ZstdFunctions) -> int:
-        """The address of a context to compress with."""
-        if self._compressor is None:
-            self._compressor = _Owned(functions.create_compressor(), functions.free_compressor)
-        return self._compressor.address
+    def compressor(self, functions: ZstdFunctions, level: int) -> int:
+        """The address of a context to compress with: one for each level, as each takes another amount of memory."""
+        try:
+            return self._compressors[level].address
+        except KeyError:
+            made = self._compressors[level] = _Owned(functions.create_compressor(), functions.free_compressor)
+            return made.address
 
     def decompressor(self, functions: ZstdFunctions) -> int:
         """The address of a context to decompress with."""
@@ -149,7 +151,7 @@ class ZstdCalls:
         """The function, the calling thread's context and the function's last argument, to compress with."""
         functions = self.functions
         how = functions.call_with_level if self._dictionary is None else functions.call_with_dictionary
-        return _address(how), _contexts.compressor(functions), self._setting
+        return _address(how), _contexts.compressor(functions, self._level), self._setting
 
     @property
     def decompressor(self) -> tuple[int, int]:
@@ -160,7 +162,7 @@ class ZstdCalls:
         """Compress to where there is room from where the data are; returns what zstd does."""
         functions = self.functions
         call = functions.call_with_level if self._dictionary is None else functions.call_with_dictionary
-        return int(call(_contexts.compressor(functions), *buffers, self._setting))
+        return int(call(_contexts.compressor(functions, self._level), *buffers, self._setting))
 
     def decompress(self, *buffers: int) -> int:
         """Decompress to where there is room from where the payload is; returns what zstd does."""
