@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from streams import check_store
 import compressed_array as ca
 from compressed_array import _frame_native
 from compressed_array._groups import FIRST_CODEC
+from compressed_array.codecs.zstd import Zstd
 
 pytestmark = pytest.mark.skipif(not ca.has_zstd(), reason="zstd is missing")
 LEVEL, SIDE = 4, 40
@@ -86,8 +88,73 @@ def test_a_larger_one_follows_when_there_is_more_to_learn_from(engine: str, tmp_
     assert (tags(array) == FIRST_CODEC + 2).mean() > 0.9, "groups from before were left as they were"
     assert_same(array, plain)
     ca.save(tmp_path / "a.ca", array)
-    assert_same(ca.load(tmp_path / "a.ca"), plain)
+    for back in (ca.load(tmp_path / "a.ca"), pickle.loads(pickle.dumps(array))):
+        back[:300] = plain[-300:]
+        assert_same(back, np.concatenate([plain[-300:], plain[300:]]))
+        assert len(back.store._frames.codecs) == 3
+        check_store(back)
     check_store(array)
+
+
+def test_a_larger_one_that_cannot_be_learnt_leaves_the_first_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, array = screens(2400), new_array(2400)
+    array[:1200] = plain[:1200]
+    assert len(array.store._frames.codecs) == 2
+
+    def in_vain(*args: Any, **options: Any) -> None:
+        raise ValueError("nothing in common")
+
+    monkeypatch.setattr(Zstd, "train", in_vain)
+    array[1200:] = plain[1200:]
+    assert len(array.store._frames.codecs) == 2
+    assert (tags(array) == FIRST_CODEC + 1).mean() > 0.9
+    assert_same(array, plain)
+
+
+def test_a_dictionary_is_not_a_copy_of_a_short_ring() -> None:
+    """Groups that come to lie where others were are no more to learn from than there are."""
+    plain, array = screens(3000), new_array(200)
+    for low in range(0, 3000, 20):
+        array[low % 200 : low % 200 + 20] = plain[low : low + 20]
+    assert len(array.store._frames.codecs) <= 2
+    assert_same(array, plain[-200:])
+
+
+def test_readers_from_between_two_dictionaries(engine: str) -> None:
+    """Nothing is packed by a dictionary that somebody does not know who is still reading."""
+    plain, array = screens(6000), new_array(6000)
+    store, at = array.store, 0
+    packing, codecs = store._watch.packing, store._frames.codecs
+
+    def write_until(done: Any) -> None:
+        nonlocal at
+        while not done():
+            assert at < len(plain), "it never happened"
+            array[at : at + 4] = plain[at : at + 4]
+            at += 4
+
+    with ExitStack() as first, ExitStack() as second:
+        learn = packing.learn
+
+        def beside_a_reader(groups: Any) -> None:
+            first.enter_context(store.epochs.reading())
+            packing.learn = learn
+            learn(groups)
+
+        packing.learn = beside_a_reader
+        write_until(lambda: len(codecs) == 2)
+        array[at : at + 4] = plain[at : at + 4]  # collects what it can, so that the next reader is of another epoch
+        at += 4
+        second.enter_context(store.epochs.reading())
+        assert packing.codec == 0
+        for _ in range(600):
+            array[at : at + 4] = plain[at : at + 4]
+            at += 4
+        first.close()
+        write_until(lambda: packing.codec > 0)
+        assert packing.codec == 1
+        assert not (tags(array) > FIRST_CODEC + 1).any(), "packed by what the second reader does not know"
+    assert_same(array[:at], plain[:at])
 
 
 def test_it_takes_less_space_than_without() -> None:
@@ -128,12 +195,12 @@ def test_a_view_and_a_copy_keep_the_dictionary(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["noise", "still", "blank"])
 def test_nothing_to_learn_is_no_error(kind: str, engine: str) -> None:
     rng = np.random.default_rng(0)
-    plain = rng.integers(0, 256, (900, SIDE, SIDE)).astype(np.uint8)
+    plain = rng.integers(0, 256, (2400, SIDE, SIDE)).astype(np.uint8)
     if kind != "noise":
         plain[...] = 0
-        plain[:, 0, 0] = np.arange(900) % 251 if kind == "still" else np.arange(900) % 2
-    array = new_array(900)
-    for low in range(0, 900, 3):
+        plain[:, 0, 0] = np.arange(2400) % 251 if kind == "still" else np.arange(2400) % 2
+    array = new_array(2400)
+    for low in range(0, 2400, 3):
         array[low : low + 3] = plain[low : low + 3]
     assert_same(array, plain)
     check_store(array)

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from arrays import assert_same
 from conftest import CODECS
-from streams import FRAME_CODECS, Stacked, check_store, pair
+from streams import FRAME_CODECS, Screens, Stacked, check_store, pair
 
 import compressed_array as ca
 from compressed_array import _heap, _parallel
+from compressed_array._groups import ADDRESS_MASK, FIRST_CODEC, TAG_BITS
+from compressed_array.errors import CorruptPayloadError
 
 RING, LANES, VERSIONS = 48, 2, 600
 NAMES = [*FRAME_CODECS, "delta/1"] + (["delta-zstd/2"] if "delta-zstd" in CODECS else [])
@@ -198,7 +200,7 @@ def test_a_forked_child_goes_its_own_way(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", NAMES)
 def test_threads_that_read_a_batch_together(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever comes first takes the next items: each is read once, and one that fails is named."""
+    """Whoever comes first takes the next items, and the batch is whole whoever ends last."""
     if not ca.has_numba():
         pytest.skip("there are no kernels here")
     monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "4")
@@ -215,3 +217,25 @@ def test_threads_that_read_a_batch_together(codec: str, monkeypatch: pytest.Monk
         got = ca.read_pair(obs, next_obs, (rows, lanes))
         assert_same(got[0], np.stack([steps[t].obs[lane] for t, lane in zip(rows, lanes, strict=True)]))
         assert_same(got[1], np.stack([steps[t].next_obs[lane] for t, lane in zip(rows, lanes, strict=True)]))
+
+
+@pytest.mark.skipif(not ca.has_numba(), reason="there are no kernels here")
+def test_an_item_that_fails_is_named_whoever_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "3")
+    monkeypatch.setattr(_parallel, "_pool", None)
+    monkeypatch.setattr(_parallel, "MIN_BYTES_PER_THREAD", 1)
+    pytest.importorskip("zstandard")
+    screens = Screens(1, (32, 32), "busy")
+    plain = np.stack([screens.next() for _ in range(400)])
+    array = ca.zeros(plain.shape, np.uint8, codec="delta-zstd/4")
+    for low in range(0, 400, 4):
+        array[low : low + 4] = plain[low : low + 4]
+    table, frames = array.store._frames.groups.table, array.store._frames
+    packed = np.flatnonzero(table["where"] >> TAG_BITS >= FIRST_CODEC)
+    where = int(table["where"][packed[3]]) & ADDRESS_MASK
+    frames.heap.segment(where >> _heap.OFFSET_BITS)[where & _heap.OFFSET_MASK] ^= 0xFF
+    for _ in range(20):
+        with pytest.raises(CorruptPayloadError, match="item"):
+            array.read()
+    after = int(packed[3]) * 4 + 40
+    assert_same(array[after:], plain[after:])

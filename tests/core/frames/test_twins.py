@@ -163,3 +163,17 @@ def test_frames_that_zstd_hardly_shrinks() -> None:
             frame[size - repeated :] = frame[:repeated]
             writes.append((t % 64, frame.reshape(1, *shape)))
         compare((64, 1, *shape), np.uint8, 2, "delta", writes)
+
+
+@pytest.mark.parametrize("size", [300, 333])
+def test_runs_at_both_ends_of_a_frame(size: int) -> None:
+    """Kernels write short runs by whole words: what lies around them has to stay as it is."""
+    frames = np.zeros((60, size), np.uint8)
+    for t in range(1, 60):
+        length = t % 11 + 1
+        frames[t] = frames[t - 1]
+        frames[t, -length:] += np.arange(1, length + 1, dtype=np.uint8)
+        frames[t, :length] += np.uint8(t)
+        frames[t, 100 : 100 + length] ^= np.uint8(255)
+    writes = [(slice(t, t + 3), frames[t : t + 3]) for t in range(0, 60, 3)]
+    compare(frames.shape, np.uint8, 1, "delta/16", writes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import local
+from threading import get_ident, local
 from time import perf_counter
 from typing import Any
 
@@ -104,13 +104,15 @@ class NativeEngine:
         shares = share_count(count, int(decoded * min(self._pace, 1)))
         progress, step = np.zeros(3, np.int64), -(-count // (shares * SHARES_AT_ONCE)) if shares > 1 else count
 
+        caller = get_ident()
+
         def work() -> None:
             began = perf_counter()
             tools = np.array([*self._zstd(), unpacked, 0, 0, *self._dictionaries()], np.int64)
             scratch = self._scratch_of_thread(nbytes)
             tables = table, words, tools, bases, references
             done = kernel(numbers, out, others, second, *tables, scratch, progress, step)
-            if done:
+            if done and get_ident() == caller:  # others may have waited for the interpreter
                 pace = (perf_counter() - began) * 1e9 * count / (decoded * done)
                 self._pace += (pace - self._pace) / 8
 

@@ -34,10 +34,10 @@ from compressed_array._groups import (
 from compressed_array._kernels import native
 from compressed_array._lanes import ROOM
 from compressed_array._layouts import DEEPEST_STACK, Layout
+from compressed_array._packing import DICTIONARIES
 from compressed_array._payloads import Payloads
 from compressed_array._stacks import given_layout
 from compressed_array._store import RecordNumbers
-from compressed_array._watch import DICTIONARIES
 from compressed_array.codecs.delta import DeltaZstd
 from compressed_array.codecs.zstd import Zstd
 from compressed_array.errors import CorruptPayloadError

@@ -39,7 +39,7 @@ from compressed_array._watch import Watch
 Words = npt.NDArray[np.int64]
 # Groups that are full, or dead, are seen to some at a time: Python takes as long for one as for many.
 MANY, MANY_FRAMES = 16, 128
-MOST_PACKED_ANEW = 1024
+MOST_PACKED_ANEW = 32 * 1024 * 1024
 
 
 class FrameStore:
@@ -167,7 +167,8 @@ class FrameStore:
         if export.found:
             store._finder = None
         store._watch.start_over()
-        store._watch.codec_for_groups = max(len(export.codecs) - 1, 0)
+        if store._watch.packing is not None:
+            store._watch.packing.resume()
         store._frames.groups.table["references"][: len(export.size)] = 1
         store.claim(numbers)
         return store
@@ -232,7 +233,7 @@ class FrameStore:
         if words[SIZE] - words[USED] < most:
             # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
             # Groups that are packed do not stay here, so there a few pages will do.
-            if self._watch.packs:
+            if self._watch.packing is not None:
                 segment = frames.heap.reserve(most, most + _heap.SMALLEST_SEGMENT // 16, fresh=True)
             else:
                 wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
@@ -250,22 +251,20 @@ class FrameStore:
         if not len(groups):
             return
         self._watch.seen(groups, self._get_engine())
-        if self._watch.packs:
-            self._pack(groups, self._watch.codec_for_groups)
-            if self._watch.learnt:
-                self._watch.learnt = False
-                for codec in range(self._watch.codec_for_groups):
-                    self._pack_anew(codec)
-                self._move_garbage(self._frames.heap.nbytes, thoroughly=True)
-                return_free_memory()  # learning took more of it than many an array does
+        packing = self._watch.packing
+        if packing is not None:
+            self._pack(groups, packing.codec)
+            if packing.learnt:
+                packing.learnt = False
+                self._pack_anew(packing.codec)
         self._move_garbage(int(self._frames.groups.table["size"][groups].sum()))
 
-    def _pack(self, groups: Words, codec: int) -> None:
-        """Put groups through a codec, those that get smaller by it."""
+    def _pack(self, groups: Words, codec: int) -> int:
+        """Put groups through a codec, those that get smaller by it; says how many bytes they are unpacked."""
         table = self._frames.groups.table
         groups = groups[(table["where"][groups] >> TAG_BITS != PLAIN) & (table["references"][groups] > 0)]
         if not len(groups):
-            return
+            return 0
         entries = table[groups][["where", "size"]].tolist()
         plain = Payloads.from_parts([self._unpacked(where, size) for where, size in entries])
         payloads = self._frames.codecs[codec].encode_parts(plain)
@@ -273,13 +272,17 @@ class FrameStore:
         if len(smaller):
             tag = (FIRST_CODEC + codec) << TAG_BITS
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
+        return int(plain.size.sum())
 
     def _pack_anew(self, codec: int) -> None:
-        """Put what an earlier codec packed through the one that is used now."""
-        # One by one, since all of them unpacked may take a lot of memory; not more than a write can wait for.
-        for group in self._packed_by(codec)[:MOST_PACKED_ANEW]:
-            self._pack(np.array([group]), self._watch.codec_for_groups)
-        self._frames.codecs[codec].stop_compressing()
+        """Put what earlier codecs packed through a new one, as far as a write can wait for that."""
+        left = MOST_PACKED_ANEW
+        for earlier in range(codec):
+            for group in self._packed_by(earlier):  # one by one, since all of them unpacked may take a lot of memory
+                left -= self._pack(np.array([group]), codec) if left > 0 else 0
+            self._frames.codecs[earlier].stop_compressing()
+        self._move_garbage(self._frames.heap.nbytes, thoroughly=True)
+        return_free_memory()  # learning took more of it than many an array does
 
     def _unpacked(self, where: int, size: int) -> npt.NDArray[np.uint8]:
         data = group_bytes(self._frames, where)

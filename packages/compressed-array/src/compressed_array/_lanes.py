@@ -20,7 +20,8 @@ LAST, GROUP_OF, COUNT, CAPACITY, MODE, SEGMENT, BUFFER, USED, SIZE, ITEM, FRAME_
 DELTA, INTRA, ROWS = range(3)
 # A record this many times smaller than its frame is small enough to look for no other frame it differs less from.
 ENOUGH = 16
-ROOM = 64  # for a record's header, and for a token that turns out to be one too many
+# For a record's header, for a token that turns out to be one too many, and for kernels that take whole words.
+ROOM = 64
 
 
 class Lanes:

@@ -46,9 +46,10 @@ def together(work: Callable[[], None], shares: int, is_done: Callable[[], bool])
 
     Those that come late have nothing to do and are not waited for. So work fails only by what this thread meets.
     """
-    jobs = [_submit(work) for _ in range(shares - 1)]
+    jobs: list[Future[None]] = []
     done = False
     try:
+        jobs.extend(_submit(work) for _ in range(shares - 1))
         work()
         done = is_done()
     finally:

@@ -1,24 +1,23 @@
 """`Watch`: how a store's next groups are written, decided by looking at the last ones.
 
 A look decodes some frames that were just stored. From them comes the reference that a group's first frame is coded
-against, the dictionary of `delta-zstd`, and for "auto" the choice between changes, zstd and plain frames.
+against, and for "auto" the choice between changes, zstd and plain frames.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from compressed_array._epochs import Epochs
-from compressed_array._frame_twin import group_bytes
 from compressed_array._frames import Bytes, Frames
 from compressed_array._groups import SLOTS
 from compressed_array._lanes import DELTA, GROUP_OF, INTRA, ROOM, ROWS
 from compressed_array._memory import map_memory
+from compressed_array._packing import FEWEST_SAMPLES, MOST_SAMPLES, Packing
 from compressed_array._payloads import Payloads
 from compressed_array.codecs.delta import Delta, DeltaZstd, encode_changes
 from compressed_array.codecs.none import Raw
@@ -37,21 +36,10 @@ ZSTD_LEVELS, SLOW_LEVEL, SIMPLE = (-3, 3, 9), 9, 1 / 32
 # What a group of changes should come to, which bounds the walk to a frame in it; through zstd, which begins anew with
 # every group, larger ones shrink more.
 GROUP_BYTES, PACKED_GROUP_BYTES, FEWEST_FRAMES = 3 * 1024, 6 * 1024, 8
-PACKING_LEVEL = 2
-# A dictionary is learnt early, and a larger one, once, when there is more to learn from: after how many groups, of how
-# many bytes. Of each group, how many bytes are looked at, and taken over as a whole.
-DICTIONARIES = ((64, 16 * 1024), (512, 112 * 1024))
-SAMPLE_BYTES, SEGMENT_BYTES = 4096, 1000
 # With two arrays on the store, items bring half of that on average: with a short stack, no more than others do.
 LOST_STACK, SHORTEST_SURE_STACK = 0.4, 4
 # As long as this share of all frames is needed, groups die in the order they were written in, or nearly so.
 STILL_ORDERED, ORDERED_AGAIN = 0.7, 0.9
-
-
-@cache
-def common_zstd(level: int) -> Zstd:
-    """One for all stores, whose contexts would take more memory than a short stream does."""
-    return Zstd(level)
 
 
 class Watch:
@@ -61,21 +49,17 @@ class Watch:
         self._frames, self._epochs = frames, epochs
         self.choice = codec
         self._is_auto = isinstance(codec, str)
-        self.packs = isinstance(codec, DeltaZstd)
         self._delta = Delta() if self._is_auto else codec
-        self.codec_for_groups, self.learnt = 0, False
-        if self.packs:
-            frames.decoder = Zstd(PACKING_LEVEL)
-            frames.codecs.append(frames.decoder)
-        self._levels = [common_zstd(level) for level in ZSTD_LEVELS] if has_zstd() and not self.packs else []
+        self.packing = Packing(frames, epochs) if isinstance(codec, DeltaZstd) else None
+        self._levels = [Zstd(level) for level in ZSTD_LEVELS] if has_zstd() and self.packing is None else []
         if self._levels:
             frames.intra, frames.decoder = self._levels[0], self._levels[0]
         self.start_over()
 
     def start_over(self) -> None:
         """Take up watching frames of another size."""
-        self._seen, self._seen_groups, self._next = 0, 0, FIRST_LOOK
-        self._recent: deque[int] = deque(maxlen=DICTIONARIES[-1][0])
+        self._seen, self._next, self._unlearnt = 0, FIRST_LOOK, 0
+        self._recent: deque[int] = deque(maxlen=MOST_SAMPLES)
         self._usual = 0.0  # bytes a frame took at the last look
         self._in_order, self._length = True, self._delta.level or FEWEST_FRAMES
         self.items, self._new_frames, self._new_bytes, self.lost_stack = 0, 0, 0, False
@@ -94,7 +78,7 @@ class Watch:
         table = self._frames.groups.table
         frames = int(table["count"][groups].sum())
         self._recent.extend(groups.tolist())
-        self._seen_groups += len(groups)
+        self._unlearnt += len(groups)
         self._seen += frames
         self._new_frames += frames
         nbytes = int(table["size"][groups].sum())
@@ -105,6 +89,9 @@ class Watch:
         if is_time or (self._new_frames >= SOON and nbytes > MUCH * self._usual * frames):
             self._usual = nbytes / max(frames, 1)
             self._look(engine)
+        if self.packing is not None and self._frames.mode != ROWS and self._unlearnt >= FEWEST_SAMPLES:
+            self._unlearnt = 0
+            self.packing.learn(self._living())
 
     def _write_as(self, mode: int) -> None:
         frames = self._frames
@@ -128,16 +115,12 @@ class Watch:
             self._find_reference(self._decode(engine, spread * SLOTS + 1))
         if self._frames.intra is not None or self._is_auto:
             self._choose(engine, last)
-        if self.packs and len(self._frames.codecs) <= len(DICTIONARIES):
-            enough, nbytes = DICTIONARIES[len(self._frames.codecs) - 1]
-            if self._seen_groups >= enough:
-                self._train(groups, nbytes)
 
     def _see_size(self) -> None:
         """Let groups have so many frames that they come to the size they should have."""
         nbytes, self._new_bytes = self._new_bytes, 0
         if self._delta.level is None:
-            wanted = PACKED_GROUP_BYTES if self.packs else GROUP_BYTES
+            wanted = GROUP_BYTES if self.packing is None else PACKED_GROUP_BYTES
             frames = wanted * self._new_frames // max(nbytes, 1)
             self._length = min(max(frames, FEWEST_FRAMES), SLOTS)
 
@@ -160,7 +143,8 @@ class Watch:
 
     def _living(self) -> npt.NDArray[np.int64]:
         table = self._frames.groups.table
-        recent = np.array(self._recent, np.int64)
+        # Once each, though a ring gives numbers out again, and the last ones last.
+        recent = np.array(list(dict.fromkeys(reversed(self._recent)))[::-1], np.int64)
         alive = (table["references"][recent] > 0) & (table["layout"][recent] == self._frames.layout_number)
         return np.asarray(recent[alive & (table["count"][recent] > 0)])
 
@@ -210,21 +194,6 @@ class Watch:
         if self._is_auto:
             mode = DELTA if best < NEARLY * zstd or not self._levels else INTRA
             self._write_as(ROWS if best > INCOMPRESSIBLE * raw * len(few) else mode)
-
-    def _train(self, groups: npt.NDArray[np.int64], nbytes: int) -> None:
-        places = self._frames.groups.table["where"][groups].tolist()
-        samples = [group_bytes(self._frames, where)[:SAMPLE_BYTES].copy() for where in places]
-        try:
-            codec = Zstd.train(samples, PACKING_LEVEL, nbytes, SEGMENT_BYTES)
-        except ValueError:  # frames hardly change, or zstd finds nothing in common
-            codec = Zstd(PACKING_LEVEL)
-        self._frames.codecs.append(codec)
-        # Readers who are about do not know of it, so groups they may meet are packed with it when they have left.
-        self._epochs.retire(self._use_dictionary)
-
-    def _use_dictionary(self) -> None:
-        self.codec_for_groups = len(self._frames.codecs) - 1
-        self.learnt = True
 
 
 def _cost(sample: npt.NDArray[np.uint8], base: Bytes) -> int:

@@ -112,6 +112,9 @@ def zstd() -> ZstdFunctions | None:
         return None
 
 
+MOST_CONTEXTS = 4  # of a thread; those of high levels take megabytes
+
+
 class ZstdContexts(threading.local):
     """A thread's own zstd contexts for all codecs, made when it first needs them and freed when the thread ends."""
 
@@ -124,6 +127,8 @@ class ZstdContexts(threading.local):
         try:
             return self._compressors[level].address
         except KeyError:
+            if len(self._compressors) == MOST_CONTEXTS:
+                del self._compressors[next(iter(self._compressors))]
             made = self._compressors[level] = _Owned(functions.create_compressor(), functions.free_compressor)
             return made.address
 
@@ -144,7 +149,6 @@ class ZstdCalls:
         self.functions, self._level, self._dictionary = functions, level, dictionary
         self._to_compress: _Owned | None = None
         self._to_decompress: _Owned | None = None
-        self._making = threading.Lock()
 
     @property
     def compressor(self) -> tuple[int, int, int]:
@@ -183,21 +187,23 @@ class ZstdCalls:
     def _setting(self) -> int:
         if self._dictionary is None:
             return self._level
-        with self._making:
-            if self._to_compress is None:
-                digest = self.functions.digest_to_compress(self._dictionary, len(self._dictionary), self._level)
-                self._to_compress = _Owned(digest, self.functions.free_to_compress)
-            return self._to_compress.address
+        if self._to_compress is None:
+            with _kernels.lock:  # for which a fork waits
+                if self._to_compress is None:
+                    digest = self.functions.digest_to_compress(self._dictionary, len(self._dictionary), self._level)
+                    self._to_compress = _Owned(digest, self.functions.free_to_compress)
+        return self._to_compress.address
 
     @property
     def _digested(self) -> int:
         if self._dictionary is None:
             return 0
-        with self._making:
-            if self._to_decompress is None:
-                digest = self.functions.digest_to_decompress(self._dictionary, len(self._dictionary))
-                self._to_decompress = _Owned(digest, self.functions.free_to_decompress)
-            return self._to_decompress.address
+        if self._to_decompress is None:
+            with _kernels.lock:  # for which a fork waits
+                if self._to_decompress is None:
+                    digest = self.functions.digest_to_decompress(self._dictionary, len(self._dictionary))
+                    self._to_decompress = _Owned(digest, self.functions.free_to_decompress)
+        return self._to_decompress.address
 
 
 class _Owned:

@@ -74,7 +74,7 @@ class Delta(Codec):
 
 
 class DeltaZstd(Delta):
-    """`delta`, and each group of `level` frames through zstd, with a dictionary learnt from the first groups."""
+    """`delta`, and each full group through zstd, with a dictionary learnt from the groups before."""
 
     codec_id: ClassVar[str] = "delta-zstd"
     releases_gil: ClassVar[bool] = True

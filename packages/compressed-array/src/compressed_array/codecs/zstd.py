@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array import _kernels
 from compressed_array._kernels import native
 from compressed_array._memory import scratch
 from compressed_array._parallel import over_rows
@@ -26,7 +27,6 @@ DEFAULT_LEVEL = -3
 FEWEST_SAMPLES, SHORTEST_SAMPLE = 16, 8
 SMALLEST_DICTIONARY = 256
 COUNTERS_LOG = 18  # of the trainer's tables, which by default take ten megabytes
-_making = threading.Lock()
 
 
 class Zstd(Codec):
@@ -58,8 +58,8 @@ class Zstd(Codec):
     ) -> Self:
         """A codec with a dictionary learnt from sample records: rows of an array, or buffers.
 
-        It pays for small records that resemble each other; give it some hundred. Larger dictionaries cost more to
-        apply than they gain. The trainer puts segments of the samples together and tries several lengths for them;
+        It pays for small records that resemble each other; give it some hundred. A larger dictionary needs more of
+        them. The trainer puts segments of the samples together and tries several lengths for them;
         with `segment`, only that one, in a fraction of the memory.
         """
         parameters = {} if segment is None else {"k": segment, "d": SHORTEST_SAMPLE, "f": COUNTERS_LOG}
@@ -234,7 +234,7 @@ class Zstd(Codec):
         if functions is None or calls is not None:
             return calls
         calls = _foreign.ZstdCalls(functions, self.level, self._dictionary)
-        with _making:  # one for all threads: an address is good only as long as its owner is
+        with _kernels.lock:  # one for all threads: an address is good only as long as its owner is
             self._calls = calls if self._calls is None else self._calls
             return self._calls
 
