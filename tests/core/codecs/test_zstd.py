@@ -113,7 +113,7 @@ def test_errors_of_the_library_are_reported(monkeypatch: pytest.MonkeyPatch, tra
     fails = ctypes.CFUNCTYPE(ctypes.c_size_t, *[ctypes.c_size_t] * 6)(lambda *args: 2**64 - 64)
     failing = copy.copy(calls)
     failing.functions = copy.copy(functions)
-    failing.functions.call_with_level = fails
+    failing.functions.with_level = ctypes.cast(fails, ctypes.c_void_p).value
     monkeypatch.setattr(Zstd, "_native", lambda self: (kernels, failing))
     with pytest.raises(MemoryError, match="zstd failed to compress"):
         codec.encode_batch(records)

@@ -58,7 +58,7 @@ class FrameStore:
         self._finder = None if self._is_given else StackFinder(item_shape)
         self._watch = Watch(self._frames, self.epochs, codec)
         self._engine: Any = None
-        self._known_lanes: Lanes | None = None
+        self._known_lanes: tuple[Lanes | None, Lanes | None] = None, None
         self._graveyard: deque[RecordNumbers] = deque()
         self._version = 0
         self._snapshot: Callable[[], Snapshot | None] = lambda: None
@@ -98,9 +98,10 @@ class FrameStore:
         if not items.size or not self.record_nbytes:
             return numbers
         frames, engine = self._frames, self._get_engine()
-        if lanes is not self._known_lanes:  # a buffer writes the same lanes at every step
+        known, other = self._known_lanes
+        if lanes is not known and lanes is not other:  # two buffers write the same lanes at every step
             frames.lanes.grow(int(lanes.max()) + 1)
-            self._known_lanes = lanes
+            self._known_lanes = lanes, known
         self._watch.items += len(items)
         self._look_for_stack(items, lanes)
         geometry = frames.geometry(items.strides[1:])

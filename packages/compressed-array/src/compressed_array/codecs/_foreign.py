@@ -80,6 +80,7 @@ class ZstdFunctions:
         self.call_with_level = _typed(library.ZSTD_compressCCtx, size, *buffers, number)
         self.call_with_dictionary = _typed(library.ZSTD_compress_usingCDict, size, *buffers, pointer)
         self.call_decompress = _typed(library.ZSTD_decompress_usingDDict, size, *buffers, pointer)
+        self.with_level, self.with_dictionary = _address(self.call_with_level), _address(self.call_with_dictionary)
         self.decompress = _address(self.call_decompress)
         self.frame_size = _address(library.ZSTD_findFrameCompressedSize)
         self.content_size = _address(library.ZSTD_getFrameContentSize)
@@ -154,8 +155,8 @@ class ZstdCalls:
     def compressor(self) -> tuple[int, int, int]:
         """The function, the calling thread's context and the function's last argument, to compress with."""
         functions = self.functions
-        how = functions.call_with_level if self._dictionary is None else functions.call_with_dictionary
-        return _address(how), _contexts.compressor(functions, self._level), self._setting
+        how = functions.with_level if self._dictionary is None else functions.with_dictionary
+        return how, _contexts.compressor(functions, self._level), self._setting
 
     @property
     def decompressor(self) -> tuple[int, int]:
