@@ -15,7 +15,7 @@ from compressed_array.codecs.zstd import Zstd
 LEVEL = 2
 # A dictionary is learnt early, and once more, a larger one, from more groups: from how many, and of how many bytes.
 # Of each group, how many bytes are looked at, and taken over as a whole.
-DICTIONARIES = ((64, 16 * 1024), (512, 112 * 1024))
+DICTIONARIES = ((32, 16 * 1024), (512, 112 * 1024))
 FEWEST_SAMPLES, MOST_SAMPLES = DICTIONARIES[0][0], DICTIONARIES[-1][0]
 SAMPLE_BYTES, SEGMENT_BYTES = 4096, 1000
 
