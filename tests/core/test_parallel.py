@@ -117,8 +117,20 @@ def test_who_still_works_is_waited_for(fails: bool) -> None:
         with pytest.raises(MemoryError, match="here"):
             together(work, 2, lambda: True)
     else:
-        together(work, 2, lambda: False)
+        together(work, 2, lambda: bool(ended))
     assert ended == [1]
+
+
+def test_what_another_thread_took_on_is_waited_for() -> None:
+    """Whoever does it, and whether or not there is a future for it: the caller's memory is whole when it is over."""
+    looks = [0]
+
+    def is_done() -> bool:
+        looks[0] += 1
+        return looks[0] == 3
+
+    together(lambda: None, 2, is_done)
+    assert looks == [3]
 
 
 @pytest.mark.parametrize("asked", ["0", "-1", "many", ""])

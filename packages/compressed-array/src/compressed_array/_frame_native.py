@@ -103,7 +103,6 @@ class NativeEngine:
         # long the last ones took.
         shares = share_count(count, int(decoded * min(self._pace, 1)))
         progress, step = np.zeros(3, np.int64), -(-count // (shares * SHARES_AT_ONCE)) if shares > 1 else count
-
         caller = get_ident()
 
         def work() -> None:

@@ -39,7 +39,7 @@ from compressed_array._watch import Watch
 Words = npt.NDArray[np.int64]
 # Groups that are full, or dead, are seen to some at a time: Python takes as long for one as for many.
 MANY, MANY_FRAMES = 16, 128
-MOST_PACKED_ANEW = 32 * 1024 * 1024
+MOST_PACKED_ANEW = 32 * 1024 * 1024  # bytes, unpacked: some write has to wait for it
 
 
 class FrameStore:
@@ -282,7 +282,7 @@ class FrameStore:
             for group in self._packed_by(earlier):  # one by one, since all of them unpacked may take a lot of memory
                 left -= self._pack(np.array([group]), codec) if left > 0 else 0
             self._frames.codecs[earlier].stop_compressing()
-        self._move_garbage(self._frames.heap.nbytes, thoroughly=True)
+        self._move_garbage(MOST_PACKED_ANEW, thoroughly=True)
         return_free_memory()  # learning took more of it than many an array does
 
     def _unpacked(self, where: int, size: int) -> npt.NDArray[np.uint8]:

@@ -21,7 +21,7 @@ SAMPLE_BYTES, SEGMENT_BYTES = 4096, 1000
 
 
 class Packing:
-    """The codecs of one store's groups, which are the last of `frames.codecs` and all before it."""
+    """The codecs of one store's groups: all of `frames.codecs`, of which new groups go through the last one learnt."""
 
     def __init__(self, frames: Frames, epochs: Epochs) -> None:
         self._frames, self._epochs = frames, epochs

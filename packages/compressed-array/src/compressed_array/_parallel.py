@@ -57,6 +57,8 @@ def together(work: Callable[[], None], shares: int, is_done: Callable[[], bool])
             _finish(jobs)
         for job in jobs:
             job.cancel()
+    while not done:  # a job whose thread could not be started may have been taken on by another, which is no future's
+        done = is_done()
 
 
 def over_rows(work: Callable[[int, int], None], rows: int, nbytes: int, *, threads: bool = True) -> None:
