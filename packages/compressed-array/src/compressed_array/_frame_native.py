@@ -52,7 +52,7 @@ class NativeEngine:
         frames = self._frames
         size = int(geometry.words[FRAME])
         needed = 3 * (size + (size >> 8) + ROOM)
-        if len(self._scratch) < needed:
+        if len(self._scratch) != needed:  # a store that finds its items to be stacks needs less from then on
             self._scratch = np.empty(needed, np.uint8)
             self._scratch_at = self._scratch.__array_interface__["data"][0]
         groups = frames.groups
