@@ -18,9 +18,9 @@ nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint", "types", "tests"]
 
 ROOT = Path(__file__).parent
-CORE = "packages/compressed-array"
+CORE, SB3 = "packages/compressed-array", "adapters/sb3"
 ATARI = ("gymnasium", "ale-py", "opencv-python-headless")
-# What `bench` compares frames with, the games that it plays, and what draws the result.
+# What `bench` compares buffers with, the games that it plays, and what draws the result.
 PEERS = ("stable-baselines3", "sb3-extra-buffers", "zstd", "torchrl", "tensordict", "cpprb")
 GAMES = ("gymnasium[box2d,mujoco]", "vizdoom", "matplotlib")
 
@@ -28,6 +28,7 @@ GAMES = ("gymnasium[box2d,mujoco]", "vizdoom", "matplotlib")
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core-min": (("tests/core", "tests/examples"), ("-e", f"{CORE}[testing]")),
     "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[fast,testing]", "numcodecs")),
+    "sb3": (("tests/sb3",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]")),
 }
 
 # What `build` runs with each package once it is installed: the smallest thing that proves it works.
@@ -38,6 +39,15 @@ frames = np.arange(6 * 84 * 84).reshape(6, 84, 84) // 500
 array = ca.compress(frames, item_ndim=2, codec="gzip")
 assert (array[[5, 0]] == frames[[5, 0]]).all() and array.nbytes_stored < frames.nbytes
 print(ca.__version__, array)
+""",
+    SB3: """
+import numpy as np, compressed_array_sb3 as cab
+from gymnasium import spaces
+buffer = cab.CompressedReplayBuffer(100, spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(2), n_envs=2)
+obs = np.full((2, 4, 84, 84), 7, np.uint8)
+buffer.add(obs, obs, np.zeros(2), np.zeros(2), np.zeros(2), [{}, {}])
+assert (buffer.sample(4).observations == 7).all()
+print(cab.__version__, buffer)
 """,
 }
 
@@ -57,7 +67,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Strict types in all that is shipped."""
-    install(session, "mypy", "nox", "-e", f"{CORE}[fast,testing]")
+    install(session, "mypy", "nox", "-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]")
     sources = [*ROOT.glob("packages/*/src"), *ROOT.glob("adapters/*/src")]
     session.run("mypy", "noxfile.py", *sorted(str(src.relative_to(ROOT)) for src in sources))
 
@@ -72,9 +82,10 @@ def tests(session: nox.Session, env: str) -> None:
 
 
 @nox.session(default=False)
-def slow(session: nox.Session) -> None:
+@nox.parametrize("env", [nox.param(name, id=name) for name in TESTS if name != "core-min"])
+def slow(session: nox.Session, env: str) -> None:
     """The tests that take minutes."""
-    folders, needs = TESTS["core"]
+    folders, needs = TESTS[env]
     install(session, *needs)
     session.run("pytest", *folders, "-m", "slow", "-o", "faulthandler_timeout=1800", *session.posargs)
 
@@ -90,8 +101,8 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def demo(session: nox.Session) -> None:
-    """Real Atari frames through every codec, and back."""
-    install(session, "-e", f"{CORE}[fast]", *ATARI)
+    """MsPacman in a stock buffer and in a compressed one: memory, speed, and the weights that DQN learns from each."""
+    install(session, "-e", f"{CORE}[fast]", "-e", f"{SB3}[atari]", "matplotlib")
     session.run("python", "-m", "examples.demo")
 
 
@@ -100,7 +111,7 @@ def bench(session: nox.Session) -> None:
     """The benchmarks named after `--`, or all of them."""
     every = sorted(file.stem for file in ROOT.glob("benchmarks/*.py") if not file.stem.startswith("_"))
     names = session.posargs or every
-    more = (*PEERS, *GAMES) if "frames" in names else ()
+    more = ("-e", SB3, *PEERS, *GAMES) if set(names) - {"array"} else ()
     install(session, "-e", f"{CORE}[fast]", *ATARI, *more)
     for name in names:
         session.run("python", "-m", f"benchmarks.{name}")

@@ -1,0 +1,186 @@
+"""`CompressedBuffer`: SB3's own buffers, with compressed arrays where their observations were.
+
+SB3's methods run as they are. They are given a space without elements wherever they would allocate observations, and
+the compressed arrays are put in their place afterwards.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.buffers import BaseBuffer, DictReplayBuffer, DictRolloutBuffer
+from stable_baselines3.common.preprocessing import get_obs_shape
+
+from compressed_array_sb3 import _codecs
+from compressed_array_sb3._reads import ObservationArray, current, reading
+from compressed_array_sb3._spaces import checked, without_elements
+from compressed_array_sb3._usage import MemoryUsage, usage_of
+from compressed_array_sb3.errors import BufferOptionError
+
+Array = npt.NDArray[Any]
+
+
+class CompressedBuffer(BaseBuffer):
+    """What all compressed buffers have in common. Comes before one of SB3's buffers in a list of bases.
+
+    :param codec: how observations are kept: a name such as "auto", "delta", "zstd-3" or "none", a codec of
+        `compressed_array`, or a dict with one of these for each key of a Dict space
+    :param compression_method: what sb3-extra-buffers calls the codec; `compression_kwargs` may give its level
+    :param dtypes: accepted for users of sb3-extra-buffers; observations always keep the dtype of their space
+    :param decompression_kwargs: likewise; a codec needs no options to decode
+    :param normalize_images: divide sampled observations of dtype uint8 by 255
+    :param output_dtype: "float" for samples of float32, "raw" for the dtype of the space
+
+    All other arguments are those of the stock buffer. `optimize_memory_usage` is accepted by every replay buffer and
+    changes nothing: what two transitions share is kept once anyway, and no transition is lost for it.
+    """
+
+    # The attributes in which the stock buffer has observations.
+    observation_fields: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        *args: Any,
+        codec: Any = "auto",
+        compression_method: str | None = None,
+        compression_kwargs: dict[str, Any] | None = None,
+        decompression_kwargs: dict[str, Any] | None = None,
+        dtypes: Any = None,
+        normalize_images: bool = False,
+        output_dtype: str = "raw",
+        **kwargs: Any,
+    ) -> None:
+        if isinstance(observation_space, spaces.Dict) != isinstance(self, (DictReplayBuffer, DictRolloutBuffer)):
+            raise BufferOptionError(
+                f"{type(self).__name__} is not for observations of {observation_space}; "
+                "a Dict space takes a buffer with Dict in its name, any other space one without"
+            )
+        if output_dtype not in ("raw", "float"):
+            raise BufferOptionError(f"output_dtype is 'raw' or 'float', not {output_dtype!r}")
+        self.codec = _codecs.choose(codec, compression_method, compression_kwargs)
+        _codecs.check_keys(self.codec, observation_space)
+        self.normalize_images, self.output_dtype = normalize_images, output_dtype
+        args, kwargs = without_optimize(type(self), args, kwargs)
+        super().__init__(buffer_size, without_elements(observation_space), action_space, *args, **kwargs)
+        self.observation_space = observation_space
+        self.obs_shape = get_obs_shape(observation_space)  # type: ignore[assignment]  # as in SB3
+        self._allocate()
+
+    def reset(self) -> None:
+        space, shape = self.observation_space, self.obs_shape
+        self.observation_space = without_elements(space)
+        self.obs_shape = get_obs_shape(self.observation_space)  # type: ignore[assignment]  # as in SB3
+        try:
+            super().reset()
+        finally:
+            self.observation_space, self.obs_shape = space, shape
+        self._allocate()
+
+    def to_torch(self, array: Array, copy: bool = True) -> torch.Tensor:
+        reads = current()
+        taken = reads.take_over(array) if reads is not None else None
+        return super().to_torch(array, copy) if taken is None else taken
+
+    def memory_usage(self) -> MemoryUsage:
+        """What is held now, and what SB3 would hold."""
+        transitions = self.size() * self.n_envs
+        fields = [self.__dict__[name] for name in self.observation_fields]
+        keys = {}
+        for key, shape, dtype in self._items():
+            arrays = [field[key] if key else field for field in fields]
+            keys[key] = usage_of(arrays, transitions, prod(shape) * dtype.itemsize)
+        rest = sum(
+            value.nbytes
+            for name, value in self.__dict__.items()
+            if isinstance(value, np.ndarray) and name not in self.observation_fields
+        )
+        return MemoryUsage(transitions, self.buffer_size * self.n_envs, keys, rest)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.memory_usage()}>"
+
+    def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
+        with reading(self._pairs(), self.device):
+            samples = super()._get_samples(*args, **kwargs)  # type: ignore[safe-super]  # of SB3's buffer, which has it
+        return self._converted(samples)
+
+    def _converted(self, samples: Any) -> Any:
+        """Samples with their observations as `output_dtype` and `normalize_images` ask for them."""
+        if self.output_dtype == "raw" and not self.normalize_images:
+            return samples
+        fields = [name for name in ("observations", "next_observations") if hasattr(samples, name)]
+        return samples._replace(**{name: self._convert(getattr(samples, name)) for name in fields})
+
+    def _convert(self, obs: Any) -> Any:
+        if isinstance(obs, dict):
+            return {key: self._convert(part) for key, part in obs.items()}
+        if self.normalize_images and obs.dtype == torch.uint8:
+            return obs.float().div_(255)
+        return obs.float() if self.output_dtype == "float" else obs
+
+    def _checked(self, obs: Any) -> Any:
+        return checked(obs, self.observation_space, self.obs_shape, self.n_envs)
+
+    def _items(self) -> Iterator[tuple[str, tuple[int, ...], np.dtype[Any]]]:
+        """Key, shape and dtype of each observation; a single one has the key ""."""
+        if isinstance(self.observation_space, spaces.Dict):
+            for key, space in self.observation_space.spaces.items():
+                yield key, self.obs_shape[key], np.dtype(space.dtype)  # type: ignore[call-overload]  # a dict here
+        else:
+            yield "", self.obs_shape, np.dtype(self.observation_space.dtype)
+
+    def _pairs(self) -> list[tuple[ObservationArray, ObservationArray]]:
+        """The arrays that stand on one store."""
+        if len(self.observation_fields) < 2:
+            return []
+        first, second = (self.__dict__[name] for name in self.observation_fields)
+        parts = [(first[key], second[key]) for key in first] if isinstance(first, dict) else [(first, second)]
+        return [pair for pair in parts if isinstance(pair[0], ObservationArray)]
+
+    def _allocate(self) -> None:
+        """Make the arrays of observations, on the stores of those they replace: these know the stream already."""
+        arrays: list[Any] = [{} for _ in self.observation_fields]
+        before = self.__dict__.get(self.observation_fields[0])
+        for key, shape, dtype in self._items():
+            full = (self.buffer_size, self.n_envs, *shape)
+            codec = _codecs.for_key(self.codec, key, prod(shape) * dtype.itemsize)
+            old = before.get(key) if isinstance(before, dict) else before
+            store = old.store if isinstance(old, ObservationArray) else None
+            for made in arrays:
+                if codec is None:
+                    made[key] = np.zeros(full, dtype)
+                elif store is None:
+                    made[key] = ObservationArray(full, dtype, item_ndim=len(shape), codec=codec)
+                    store = made[key].store
+                else:
+                    made[key] = ObservationArray(full, dtype, item_ndim=len(shape), store=store)
+        is_dict = isinstance(self.observation_space, spaces.Dict)
+        for name, made in zip(self.observation_fields, arrays, strict=True):
+            self.__dict__[name] = self._dict_of(made) if is_dict else made[""]
+
+    def _dict_of(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        return arrays
+
+
+def without_optimize(
+    cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments for the stock buffer, which are not to switch on its `optimize_memory_usage`: that forgets things."""
+    for base in cls.__mro__:
+        names = list(inspect.signature(base.__init__).parameters)  # type: ignore[misc]  # of a class, not an instance
+        if "optimize_memory_usage" in names:
+            place = names.index("optimize_memory_usage") - 4  # behind self, buffer_size and the two spaces
+            if len(args) > place:
+                args = (*args[:place], False, *args[place + 1 :])
+            return args, {name: value for name, value in kwargs.items() if name != "optimize_memory_usage"}
+    return args, kwargs

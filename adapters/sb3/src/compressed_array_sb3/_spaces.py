@@ -1,0 +1,53 @@
+"""Observation spaces: what SB3 allocates for one, and whether an observation is of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from compressed_array import LossyWriteError
+from compressed_array_sb3.errors import ObservationError
+
+Array = npt.NDArray[Any]
+
+
+def without_elements(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """A space with the same keys whose observations have no elements, so that SB3 allocates nothing for them."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: without_elements(part) for key, part in space.spaces.items()})
+    return spaces.Box(0, 1, (0,), np.float32)
+
+
+def checked(obs: Any, space: spaces.Space[Any], shape: Any, n_envs: int) -> Any:
+    """Observations of `n_envs` environments as arrays of the space's dtype; raises if they are something else.
+
+    SB3 leaves this to numpy, which repeats one environment's observation for all of them and wraps 300 around to 44.
+    """
+    if isinstance(space, spaces.Dict):
+        missing = [key for key in space.spaces if key not in obs]
+        if missing:
+            raise ObservationError(f"the observation has no key {missing[0]!r}; the space has {list(space.spaces)}")
+        return {key: checked(obs[key], part, shape[key], n_envs) for key, part in space.spaces.items()}
+    array = np.asarray(obs)
+    if array.shape != (n_envs, *shape):
+        # SB3 itself puts the numbers of a Discrete space into columns.
+        of_one = n_envs == 1 and array.shape == shape
+        if not of_one and not (isinstance(space, spaces.Discrete) and array.size == n_envs):
+            raise ObservationError(
+                f"observations of shape {array.shape} where {n_envs} environment(s) have {(n_envs, *shape)}"
+            )
+    return array if array.dtype == space.dtype else cast(array, np.dtype(space.dtype))
+
+
+def cast(array: Array, dtype: np.dtype[Any]) -> Array:
+    """The array in another dtype. A float may be rounded to a shorter one, as SB3 does; nothing else may change."""
+    with np.errstate(all="ignore"):
+        result = array.astype(dtype)
+    rounded = array.dtype.kind == dtype.kind == "f"
+    if not rounded and not np.array_equal(result, array):
+        culprit = array[result != array].reshape(-1)[0]
+        raise LossyWriteError(f"{culprit!r} does not fit the observation space, whose dtype is {dtype}")
+    return result

@@ -1,0 +1,102 @@
+"""`MemoryUsage`: what a buffer holds, what the plain one would, and what it will come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import compressed_array as ca
+
+try:
+    import psutil
+except ImportError:  # SB3 does without it, too
+    psutil = None
+
+
+@dataclass(frozen=True)
+class KeyUsage:
+    """One observation: bytes as SB3 keeps it, bytes held, and items that were there already when they came."""
+
+    raw: int
+    stored: int
+    shared: int
+    codec: str
+
+    @property
+    def ratio(self) -> float:
+        return self.raw / max(self.stored, 1)
+
+
+@dataclass(frozen=True)
+class MemoryUsage:
+    """What a buffer holds. `keys` has an entry for each observation, `""` where there is one without a name."""
+
+    transitions: int
+    capacity: int
+    keys: dict[str, KeyUsage]
+    rest: int  # bytes of actions, rewards and whatever else SB3 allocates at once
+
+    @property
+    def raw(self) -> int:
+        """Bytes that SB3 would have filled with these observations."""
+        return sum(key.raw for key in self.keys.values())
+
+    @property
+    def stored(self) -> int:
+        """Bytes that the observations take."""
+        return sum(key.stored for key in self.keys.values())
+
+    @property
+    def shared(self) -> int:
+        """Observations that cost nothing, since they were there already."""
+        return sum(key.shared for key in self.keys.values())
+
+    @property
+    def ratio(self) -> float:
+        return self.raw / max(self.stored, 1)
+
+    def __str__(self) -> str:
+        lines = [f"{self.transitions:,} of {self.capacity:,} transitions"]
+        for name, key in self.keys.items():
+            lines.append(
+                f"  {name or 'observations'}: {size(key.raw)} in {size(key.stored)} ({key.ratio:.1f}x smaller, "
+                f"{key.codec}), {key.shared:,} shared"
+            )
+        return "\n".join([*lines, f"  everything else: {size(self.rest)}"])
+
+
+def usage_of(arrays: Sequence[Any], transitions: int, item_nbytes: int) -> KeyUsage:
+    """The usage of one observation, whose arrays (the observations, the next ones) share a store."""
+    raw = transitions * len(arrays) * item_nbytes
+    if not isinstance(arrays[0], ca.CompressedArray):
+        return KeyUsage(raw, sum(array.nbytes for array in arrays), 0, "plain")
+    numbers = [array.cells.numbers.reshape(-1) for array in arrays]
+    held = np.concatenate(numbers)
+    held = held[held > 0]
+    stored = arrays[0].store.nbytes + sum(n.nbytes for n in numbers)
+    return KeyUsage(raw, stored, int(len(held) - len(np.unique(held))), ca.shorthand(arrays[0].codec))
+
+
+def available_memory() -> int | None:
+    """Bytes that are free for this process, or None where nobody says."""
+    if psutil is not None:
+        return int(psutil.virtual_memory().available)
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def size(nbytes: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "kB", "MB"):
+        if nbytes < 1000:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.2f} GB"

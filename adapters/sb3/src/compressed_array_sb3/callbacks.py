@@ -1,0 +1,55 @@
+"""What a buffer holds, in SB3's logger."""
+
+from __future__ import annotations
+
+from stable_baselines3.common.callbacks import BaseCallback
+
+from compressed_array_sb3._mixin import CompressedBuffer
+from compressed_array_sb3._usage import MemoryUsage
+from compressed_array_sb3.errors import BufferOptionError
+
+
+class BufferStatsCallback(BaseCallback):
+    """Records the memory of the model's compressed buffer under `buffer/`, wherever the logger writes to.
+
+    :param log_freq: calls between two looks, which take a pass over the buffer's table; 0 looks at the end of each
+        rollout only
+    """
+
+    def __init__(self, log_freq: int = 10_000, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self.log_freq = log_freq
+
+    def _init_callback(self) -> None:
+        self._buffer()
+
+    def _on_step(self) -> bool:
+        if self.log_freq and self.n_calls % self.log_freq == 0:
+            self._record()
+        return True
+
+    def _on_rollout_end(self) -> None:
+        if not self.log_freq or not hasattr(self.model, "replay_buffer"):
+            self._record()
+
+    def _on_training_end(self) -> None:
+        self._record()
+
+    def _buffer(self) -> CompressedBuffer:
+        buffer = getattr(self.model, "replay_buffer", None) or getattr(self.model, "rollout_buffer", None)
+        if not isinstance(buffer, CompressedBuffer):
+            raise BufferOptionError(f"BufferStatsCallback is for compressed buffers; the model has a {type(buffer)}")
+        return buffer
+
+    def _record(self) -> None:
+        usage: MemoryUsage = self._buffer().memory_usage()
+        record = self.logger.record
+        record("buffer/transitions", usage.transitions)
+        record("buffer/raw_mb", usage.raw / 1e6)
+        record("buffer/stored_mb", usage.stored / 1e6)
+        record("buffer/ratio", usage.ratio)
+        record("buffer/shared", usage.shared)
+        for name, key in usage.keys.items():
+            if name:
+                record(f"buffer/{name}/stored_mb", key.stored / 1e6)
+                record(f"buffer/{name}/ratio", key.ratio)

@@ -1,0 +1,64 @@
+"""sb3-contrib's rollout buffers, compressed, and `RecurrentPPO` with them. Needs the extra `contrib`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymnasium import spaces
+from sb3_contrib import RecurrentPPO
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
+from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
+
+from compressed_array_sb3.rollout import CompressedRollout
+
+
+class CompressedRecurrentRolloutBuffer(CompressedRollout, RecurrentRolloutBuffer):  # type: ignore[misc]  # contrib hides what its add takes
+    """`RecurrentRolloutBuffer` in a fraction of the memory."""
+
+
+class CompressedRecurrentDictRolloutBuffer(CompressedRollout, RecurrentDictRolloutBuffer):  # type: ignore[misc]  # contrib hides what its add takes
+    """`RecurrentDictRolloutBuffer` in a fraction of the memory."""
+
+
+class CompressedMaskableRolloutBuffer(CompressedRollout, MaskableRolloutBuffer):  # type: ignore[misc]  # contrib hides what its add takes
+    """`MaskableRolloutBuffer` in a fraction of the memory."""
+
+
+class CompressedMaskableDictRolloutBuffer(CompressedRollout, MaskableDictRolloutBuffer):  # type: ignore[misc]  # contrib hides what its add takes
+    """`MaskableDictRolloutBuffer` in a fraction of the memory."""
+
+
+class CompressedRecurrentPPO(RecurrentPPO):
+    """`RecurrentPPO`, which lets nobody choose its buffer, with a compressed one.
+
+    :param rollout_buffer_kwargs: for the buffer, as PPO has it: `{"codec": "delta-zstd"}`
+    """
+
+    def __init__(self, *args: Any, rollout_buffer_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        asked = kwargs.get("_init_setup_model", True)
+        super().__init__(*args, **kwargs | {"_init_setup_model": False})
+        # Only now: RecurrentPPO leaves this option of all on-policy algorithms empty.
+        self.rollout_buffer_kwargs = dict(rollout_buffer_kwargs or {})
+        if asked:
+            self._setup_model()
+
+    def _setup_model(self) -> None:
+        steps, self.n_steps = self.n_steps, 1  # the stock buffer is made as well, so let it be small
+        try:
+            super()._setup_model()
+        finally:
+            self.n_steps = steps
+        is_dict = isinstance(self.observation_space, spaces.Dict)
+        buffer_class = CompressedRecurrentDictRolloutBuffer if is_dict else CompressedRecurrentRolloutBuffer
+        lstm: Any = self.policy.lstm_actor
+        self.rollout_buffer = buffer_class(
+            steps,
+            self.observation_space,
+            self.action_space,
+            (steps, lstm.num_layers, self.n_envs, lstm.hidden_size),
+            self.device,
+            gamma=self.gamma,
+            gae_lambda=self.gae_lambda,
+            n_envs=self.n_envs,
+            **self.rollout_buffer_kwargs,
+        )

@@ -1,0 +1,124 @@
+"""What happens in a vectorized environment while a model plays, told as SB3's off-policy algorithms store it.
+
+An episode ends with its own last observation and not with the first of the next; every done is told, that of a lost
+life too; a VecNormalize is undone; continuous actions are scaled to [-1, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import VecEnv, VecMonitor, VecNormalize, is_vecenv_wrapped, unwrap_vec_normalize
+
+Array = npt.NDArray[Any]
+
+
+class Predictor(Protocol):
+    """A model, a policy, or anything else that chooses actions."""
+
+    def predict(self, observation: Any, /, *, deterministic: bool) -> tuple[Any, Any]:
+        """Actions, and a state that is given back as `state` with `episode_start` if it is not None."""
+
+
+class Step(NamedTuple):
+    """One step of all environments: the arguments of `ReplayBuffer.add`, in its order."""
+
+    obs: Any
+    next_obs: Any
+    actions: Array
+    rewards: Array
+    dones: Array
+    infos: list[dict[str, Any]]
+
+
+def steps(env: VecEnv, model: Predictor | None, deterministic: bool) -> Iterator[Step]:
+    """Steps from a reset on, without end. No model plays at random."""
+    normalize = unwrap_vec_normalize(env)
+    choose = _Random(env) if model is None else _Model(model, deterministic)
+    obs = env.reset()
+    plain = obs if normalize is None else normalize.get_original_obs()
+    dones = np.ones(env.num_envs, bool)
+    while True:
+        actions = choose(obs, dones)
+        obs, rewards, dones, infos = env.step(actions)
+        new = obs
+        if normalize is not None:
+            new, rewards = normalize.get_original_obs(), normalize.get_original_reward()
+        last = _before_reset(new, dones, infos, normalize)
+        yield Step(plain, last, _scaled(actions, env.action_space), rewards, dones, infos)
+        plain = new
+
+
+class Episodes:
+    """Recognises where episodes end, and what they returned.
+
+    A Monitor knows both. It sees through clipped rewards and lost lives, so a done is an end only where there is none.
+    """
+
+    def __init__(self, env: VecEnv) -> None:
+        everywhere = is_vecenv_wrapped(env, VecMonitor)
+        self._monitored = [True] * env.num_envs if everywhere else env.env_is_wrapped(Monitor)
+        self._running = np.zeros(env.num_envs)
+
+    def ended(self, step: Step) -> list[tuple[int, float]]:
+        """Environment and return of each episode that ends with this step."""
+        self._running += step.rewards
+        ended = []
+        for i in np.flatnonzero(step.dones).tolist():
+            if not self._monitored[i]:
+                ended.append((i, float(self._running[i])))
+            elif "episode" in step.infos[i]:
+                ended.append((i, float(step.infos[i]["episode"]["r"])))
+            self._running[i] = 0
+        return ended
+
+
+class _Random:
+    def __init__(self, env: VecEnv) -> None:
+        self._env = env
+
+    def __call__(self, obs: Any, dones: Array) -> Array:
+        return np.array([self._env.action_space.sample() for _ in range(self._env.num_envs)])
+
+
+class _Model:
+    def __init__(self, model: Predictor, deterministic: bool) -> None:
+        self._predict: Callable[..., tuple[Any, Any]] = model.predict
+        self._deterministic = deterministic
+        self._state: Any = None
+
+    def __call__(self, obs: Any, dones: Array) -> Array:
+        # Only what remembers is asked to: everything else may have a `predict` without these arguments.
+        memory = {} if self._state is None else {"state": self._state, "episode_start": dones}
+        actions, self._state = self._predict(obs, **memory, deterministic=self._deterministic)
+        return np.asarray(actions)
+
+
+def _before_reset(obs: Any, dones: Array, infos: list[dict[str, Any]], normalize: VecNormalize | None) -> Any:
+    """Observations with those that a reset has replaced."""
+    ended = np.flatnonzero(dones).tolist()
+    lasts = {i: infos[i]["terminal_observation"] for i in ended if infos[i].get("terminal_observation") is not None}
+    if not lasts:
+        return obs
+    obs = deepcopy(obs)  # the model acts on the original
+    for i, last in lasts.items():
+        true: Any = last if normalize is None else normalize.unnormalize_obs(last)
+        if isinstance(obs, dict):
+            for key, part in obs.items():
+                part[i] = true[key]
+        else:
+            obs[i] = true
+    return obs
+
+
+def _scaled(actions: Array, space: spaces.Space[Any]) -> Array:
+    if not isinstance(space, spaces.Box) or not space.is_bounded():  # SB3 has no algorithm for the latter
+        return actions
+    scaled: Array = 2.0 * ((actions - space.low) / (space.high - space.low)) - 1.0
+    return scaled

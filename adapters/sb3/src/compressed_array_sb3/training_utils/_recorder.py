@@ -1,0 +1,102 @@
+"""Filling replay buffers while a model plays, all of them with the same transitions."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable
+from math import inf
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
+from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
+
+from compressed_array_sb3.training_utils._play import Episodes, Predictor, Step, steps
+from compressed_array_sb3.training_utils._progress import Progress
+
+Buffers = ReplayBuffer | Iterable[ReplayBuffer] | None
+
+
+class Recorder:
+    """Adds each step to every buffer, and measures the seconds that each takes."""
+
+    def __init__(self, buffers: Buffers, n_envs: int) -> None:
+        self.buffers = _as_list(buffers)
+        self.seconds = [0.0] * len(self.buffers)
+        for buffer in self.buffers:
+            if not isinstance(buffer, ReplayBuffer):
+                raise TypeError(
+                    f"a {type(buffer).__name__} cannot be filled here, only a ReplayBuffer: a rollout has values and "
+                    "log probabilities too, which nobody knows but the algorithm that collects it"
+                )
+            if buffer.n_envs != n_envs:
+                raise ValueError(
+                    f"a {type(buffer).__name__} for n_envs={buffer.n_envs} cannot take steps of {n_envs} environments"
+                )
+
+    def play(
+        self,
+        env: VecEnv,
+        model: Predictor | None,
+        n_eps: int | None,
+        *,
+        close_env: bool,
+        deterministic: bool,
+        progress_bar: bool,
+    ) -> tuple[list[float], list[float]]:
+        """Returns of `n_eps` episodes, or, without a number, of those that ended before all buffers were full; seconds.
+
+        The episodes are divided among the environments beforehand, as SB3's `evaluate_policy` does, because those that
+        end first are not a fair sample. An environment that is done with its share goes on until all are.
+        """
+        if n_eps is not None and n_eps < 1:
+            raise ValueError(f"{n_eps} episodes cannot be played")
+        shares = [inf if n_eps is None else (n_eps + i) // env.num_envs for i in range(env.num_envs)]
+        returns: list[float] = []
+        episodes = Episodes(env)
+        total = max(buffer.buffer_size for buffer in self.buffers) if n_eps is None else n_eps
+        progress = Progress(total, f"{total} {'steps' if n_eps is None else 'episodes'}", progress_bar)
+        try:
+            for step in steps(env, model, deterministic):
+                self._add(step)
+                counted = [(i, score) for i, score in episodes.ended(step) if shares[i]]
+                for i, score in counted:
+                    shares[i] -= 1
+                    returns.append(score)
+                progress.update(1 if n_eps is None else len(counted))
+                if not any(shares) or (n_eps is None and all(buffer.full for buffer in self.buffers)):
+                    break
+        finally:
+            progress.close()
+            self._leave()
+            if close_env:
+                env.close()
+        return returns, self.seconds
+
+    def _add(self, step: Step) -> None:
+        for i, buffer in enumerate(self.buffers):
+            start = time.perf_counter()
+            buffer.add(*step)
+            self.seconds[i] += time.perf_counter() - start
+
+    def _leave(self) -> None:
+        """Mark where the last episodes were left: what is added later does not continue them.
+
+        Only for buffers that look beyond a transition. A done would be a lie, so it is a timeout as far as SB3 lets it.
+        """
+        for buffer in self.buffers:
+            if isinstance(buffer, HerReplayBuffer):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # of SB3, that it does what it is asked to
+                    buffer.truncate_last_trajectory()
+            elif isinstance(buffer, NStepReplayBuffer) and buffer.handle_timeout_termination:
+                last = buffer.pos - 1
+                buffer.timeouts[last] = np.logical_or(buffer.timeouts[last], buffer.dones[last] == 0)
+
+
+def _as_list(buffers: Any) -> list[Any]:
+    if buffers is None:
+        return []
+    return list(buffers) if isinstance(buffers, Iterable) else [buffers]

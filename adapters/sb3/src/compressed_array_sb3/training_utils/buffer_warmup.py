@@ -1,0 +1,52 @@
+"""Filling a replay buffer before training starts."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from stable_baselines3.common.vec_env import VecEnv
+
+from compressed_array_sb3.training_utils._play import Predictor
+from compressed_array_sb3.training_utils._recorder import Buffers, Recorder
+
+
+def warm_up(
+    buffer: Buffers,
+    n_envs: int,
+    warmup_env: VecEnv,
+    warmup_model: Predictor | None,
+    warmup_episodes: int | None = None,
+    mean_ep_len: float | None = None,
+    *,
+    close_env: bool = True,
+    deterministic: bool = True,
+    progress_bar: bool = True,
+) -> tuple[list[float], list[float]]:
+    """Let a model play into a buffer. Gives the returns of its episodes, and the seconds that each buffer took.
+
+    :param buffer: a replay buffer, or several, as training would fill it
+    :param n_envs: the number of environments, of which the buffer has a column each
+    :param warmup_model: whatever has `predict(obs, deterministic=...)`; None plays at random
+    :param warmup_episodes: how many episodes; by default as many as fill the buffer
+    :param mean_ep_len: what an episode is assumed to take, to know that number beforehand; without it, the last steps
+        are those that fill the buffer, in the middle of episodes
+    :param progress_bar: show one if there is a terminal and tqdm is installed
+    """
+    if warmup_env.num_envs != n_envs:
+        raise ValueError(f"n_envs={n_envs}, and warmup_env has {warmup_env.num_envs} environments")
+    recorder = Recorder(buffer, n_envs)
+    if not recorder.buffers:
+        raise ValueError("there is no buffer to warm up")
+    if warmup_episodes is None and mean_ep_len is not None:
+        if mean_ep_len <= 0:
+            raise ValueError(f"an episode does not take {mean_ep_len} steps")
+        steps = max(buffer.buffer_size for buffer in recorder.buffers) * n_envs
+        warmup_episodes = ceil(steps / mean_ep_len)
+    return recorder.play(
+        warmup_env,
+        warmup_model,
+        warmup_episodes,
+        close_env=close_env,
+        deterministic=deterministic,
+        progress_bar=progress_bar,
+    )

@@ -1,0 +1,52 @@
+"""Evaluating a model on complete episodes, and telling the outcome in two lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from stable_baselines3.common.vec_env import VecEnv
+
+from compressed_array_sb3.training_utils._play import Predictor
+from compressed_array_sb3.training_utils._recorder import Buffers, Recorder
+
+
+def eval_model(
+    n_eps: int,
+    eval_env: VecEnv,
+    model: Predictor | None,
+    close_env: bool = True,
+    buffer: Buffers = None,
+    *,
+    deterministic: bool = True,
+    progress_bar: bool = True,
+) -> tuple[list[float], list[float]]:
+    """Play `n_eps` episodes. Gives their returns, and the seconds that each buffer took to add them.
+
+    Each environment plays its share of them, as in SB3's `evaluate_policy`.
+
+    :param model: whatever has `predict(obs, deterministic=...)`; None plays at random
+    :param buffer: a replay buffer, or several, to which all transitions are added as training would add them
+    :param progress_bar: show one if there is a terminal and tqdm is installed
+    """
+    return Recorder(buffer, eval_env.num_envs).play(
+        eval_env, model, n_eps, close_env=close_env, deterministic=deterministic, progress_bar=progress_bar
+    )
+
+
+def report(returns: Sequence[float]) -> str:
+    """Mean, deviation and quartiles of returns, in the form in which sb3-extra-buffers publishes them.
+
+    >>> print(report([21, 21, 20, 21]))
+    Evaluated 4 episodes, mean reward: 20.8 +/- 0.43
+    Q1:   21 | Q2:   21 | Q3:   21 | Relative IQR: 0.01 | Min: 20 | Max: 21
+    """
+    if not len(returns):
+        raise ValueError("there is nothing to report of no episodes")
+    q1, q2, q3 = (float(quartile) for quartile in np.percentile(returns, [25, 50, 75]))
+    spread = (q3 - q1) / q2 if q2 else float("nan")
+    return (
+        f"Evaluated {len(returns)} episodes, mean reward: {np.mean(returns):.1f} +/- {np.std(returns):.2f}\n"
+        f"Q1: {round(q1):4d} | Q2: {round(q2):4d} | Q3: {round(q3):4d} | Relative IQR: {spread:.2f} | "
+        f"Min: {round(min(returns))} | Max: {round(max(returns))}"
+    )

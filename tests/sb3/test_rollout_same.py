@@ -1,0 +1,99 @@
+"""Law 6, rollouts: the same rollout and the same seed give the same minibatches as SB3's own buffers, in every bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from experience import DICT, SPACES, Step, assert_same, play, seeded
+from gymnasium import spaces
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
+from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
+
+import compressed_array_sb3 as cab
+
+CODECS = ["auto", "delta", "delta-zstd", "zstd-3", "lz4-frame/1", "rle-jit", "none"]
+ACTIONS = spaces.MultiDiscrete([3, 4])
+STEPS, LAYERS, HIDDEN = 24, 2, 5
+
+PAIRS = {
+    "plain": (RolloutBuffer, cab.CompressedRolloutBuffer),
+    "dict": (DictRolloutBuffer, cab.CompressedDictRolloutBuffer),
+    "recurrent": (RecurrentRolloutBuffer, cab.CompressedRecurrentRolloutBuffer),
+    "recurrent dict": (RecurrentDictRolloutBuffer, cab.CompressedRecurrentDictRolloutBuffer),
+    "maskable": (MaskableRolloutBuffer, cab.CompressedMaskableRolloutBuffer),
+    "maskable dict": (MaskableDictRolloutBuffer, cab.CompressedMaskableDictRolloutBuffer),
+}
+
+
+def both(kind: str, space: spaces.Space[Any], n_envs: int, codec: Any = "auto") -> tuple[Any, Any]:
+    stock, ours = PAIRS[kind]
+    shape = ((STEPS, LAYERS, n_envs, HIDDEN),) if "recurrent" in kind else ()
+    args, options = (STEPS, space, ACTIONS, *shape, "cpu"), {"gae_lambda": 0.9, "gamma": 0.95, "n_envs": n_envs}
+    return stock(*args, **options), ours(*args, **options, codec=codec)
+
+
+def additions(kind: str, step: Step, n_envs: int, rng: np.random.Generator) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What an on-policy algorithm adds after a step."""
+    value, log_prob = (torch.from_numpy(rng.normal(size=n_envs).astype(np.float32)) for _ in range(2))
+    more: dict[str, Any] = {}
+    if "recurrent" in kind:
+        states = [torch.from_numpy(rng.normal(size=(LAYERS, n_envs, HIDDEN)).astype(np.float32)) for _ in range(4)]
+        more["lstm_states"] = RNNStates((states[0], states[1]), (states[2], states[3]))
+    if "maskable" in kind:
+        more["action_masks"] = rng.integers(0, 2, (n_envs, int(ACTIONS.nvec.sum())))
+    return (step.obs, step.action, step.reward, step.done, value, log_prob), more
+
+
+def assert_same_rollouts(kind: str, stock: Any, ours: Any, space: Any, n_envs: int, rollouts: int = 3) -> None:
+    rng = np.random.default_rng(1)
+    stream = play(space, ACTIONS, n_envs, STEPS * rollouts)
+    for rollout in range(rollouts):
+        for buffer in (stock, ours):
+            buffer.reset()
+        for _ in range(STEPS):
+            args, more = additions(kind, next(stream), n_envs, rng)
+            for buffer in (stock, ours):
+                buffer.add(*args, **more)
+        last = torch.from_numpy(rng.normal(size=n_envs).astype(np.float32))
+        for buffer in (stock, ours):
+            buffer.compute_returns_and_advantage(last_values=last, dones=np.zeros(n_envs, bool))
+        for epoch, batch in enumerate((16, 16, None, 17)):
+            for mine, theirs in zip(
+                seeded(rollout + epoch, ours.get, batch), seeded(rollout + epoch, stock.get, batch), strict=True
+            ):
+                assert_same(mine, theirs)
+        np.testing.assert_array_equal(ours.values.flatten(), stock.values.flatten())
+        np.testing.assert_array_equal(ours.returns.flatten(), stock.returns.flatten())
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+@pytest.mark.parametrize("n_envs", [1, 4])
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_class_and_codec(kind: str, n_envs: int, codec: str) -> None:
+    space = DICT if "dict" in kind else SPACES["stacked"]
+    assert_same_rollouts(kind, *both(kind, space, n_envs, codec), space, n_envs)
+
+
+@pytest.mark.parametrize("kind", ["plain", "recurrent", "maskable"])
+@pytest.mark.parametrize("space", SPACES)
+def test_every_space(kind: str, space: str) -> None:
+    assert_same_rollouts(kind, *both(kind, SPACES[space], 4), SPACES[space], 4)
+
+
+def test_many_rollouts_take_no_more_memory_than_a_few() -> None:
+    stock, ours = both("plain", SPACES["stacked"], 4)
+    assert_same_rollouts("plain", stock, ours, SPACES["stacked"], 4, rollouts=3)
+    few = ours.memory_usage().stored
+    assert_same_rollouts("plain", stock, ours, SPACES["stacked"], 4, rollouts=30)
+    assert ours.memory_usage().stored < 2 * few
+
+
+def test_a_rollout_that_is_not_full_says_so() -> None:
+    _, ours = both("plain", SPACES["stacked"], 4)
+    with pytest.raises(cab.BufferNotFullError, match="0 of 24 steps"):
+        ours.get(16)
