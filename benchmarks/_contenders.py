@@ -9,12 +9,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from benchmarks._ours import Deduped, Ours
+from benchmarks._ours import Buffer, Deduped, Ours
 from benchmarks._peers import SB3, Cpprb, ExtraBuffers, TorchRL
 from benchmarks._streams import Array, Step, Stream
 
 THEIR_CODECS = ("zstd-3", "zstd3", "lz4-frame/1", "rle-jit")
 OUR_CODECS = ("delta", "delta-zstd", "auto")
+BUFFER = "CompressedReplayBuffer "
+BUFFER_CODECS = ("auto", "delta", "delta-zstd", "zstd-3")
 
 
 class Contender(Protocol):
@@ -36,6 +38,7 @@ CONTENDERS: dict[str, Callable[[Stream, int], Contender]] = {
     "TorchRL": TorchRL,
     "cpprb": Cpprb,
     **{codec: partial(Ours, codec=codec) for codec in OUR_CODECS},
+    **{BUFFER + codec: partial(Buffer, codec=codec) for codec in BUFFER_CODECS},
     **{f"frames in {codec}": partial(Deduped, codec=codec) for codec in ("zstd-3", "zstd3")},
 }
 # They hold the next observation as the observation of the row after, which at an episode's end is another episode's.

@@ -1,4 +1,4 @@
-"""Compressed arrays as a replay memory, with all that SB3's holds beside the observations."""
+"""Our replay memories: arrays with all that SB3 holds beside the observations, and the buffer of the SB3 adapter."""
 
 from __future__ import annotations
 
@@ -72,6 +72,28 @@ class Ours:
     def pair(self, rows: Array, envs: Array) -> Pair:
         obs, after = ca.read_pair(self.obs, self.after, (rows, envs))
         return obs, after
+
+
+class Buffer:
+    """`CompressedReplayBuffer`, which stands in for SB3's."""
+
+    def __init__(self, stream: Stream, rows: int, codec: str) -> None:
+        from benchmarks._peers import sb3_arguments
+        from compressed_array_sb3 import CompressedReplayBuffer
+
+        self.buffer = CompressedReplayBuffer(**sb3_arguments(stream, rows, optimized=False), codec=codec)
+        self.sample = self.buffer.sample
+
+    @property
+    def stored(self) -> int:
+        """The bytes of the observations, as the buffer counts them."""
+        return self.buffer.memory_usage().stored
+
+    def add(self, step: Step) -> None:
+        self.buffer.add(*step)
+
+    def pair(self, rows: Array, envs: Array) -> Pair:
+        return self.buffer.observations[rows, envs], self.buffer.next_observations[rows, envs]
 
 
 class Deduped:

@@ -11,103 +11,34 @@ All of them together also write `results/frames.csv` and `results/frames.png`, i
 
 from __future__ import annotations
 
-import csv
-import json
-import math
 import os
-import statistics
-import subprocess
 import sys
-from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
 
-from benchmarks._contenders import CONTENDERS, OUR_CODECS, REFERENCE, WRONG_AT_ENDS
+from benchmarks._contenders import BUFFER, CONTENDERS, OUR_CODECS, REFERENCE, WRONG_AT_ENDS
 from benchmarks._measure import READ_ROUNDS, READS, WRITE_ROUNDS, WRITES
 from benchmarks._recordings import GAMES, stream
-
-HELD_RUNS, TRIES, BUSY = 3, 3, 0.25
-RESULTS = Path(__file__).parent / "results"
-PEERS = [name for name in CONTENDERS if not name.startswith("frames in")]
-SPEEDS = ("write", *(f"read {batch}" for batch in READS))
-NOTHING = dict.fromkeys((*SPEEDS, "read"), (math.nan, math.nan)) | dict.fromkeys(
-    ("held", "small", "raw", "others"), math.nan
+from benchmarks._report import (
+    BUSY,
+    HELD_RUNS,
+    RESULTS,
+    SPEEDS,
+    Figure,
+    child,
+    draw,
+    figures,
+    finish,
+    held,
+    speed,
+    time_figures,
 )
 
+PEERS = [name for name in CONTENDERS if not name.startswith(("frames in", BUFFER))]
 ATARI_LIMITS = {
     ("MsPacman", "delta"): {"held": 1.0, "write": 0.7, "read 32": 0.5, "read 256": 0.5},
     ("MsPacman", "delta-zstd"): {"held": 0.5, "write": 1.0, "read 32": 1.0, "read 256": 1.0},
     ("Pong", "delta"): {"held": 0.4},
     ("Breakout", "delta"): {"held": 0.4},
 }
-
-
-class Figure(NamedTuple):
-    stream: str
-    contender: str
-    measure: str
-    value: float
-    unit: str
-    limit: float | None = None
-    busy: bool = False
-
-    @property
-    def verdict(self) -> str:
-        if self.limit is None:
-            return ""
-        if self.busy:
-            return "UNSURE: busy machine"
-        return "met" if self.value <= self.limit else "MISSED"  # a figure that could not be had is not a number
-
-
-figures: list[Figure] = []
-
-
-def child(module: str, *arguments: str) -> dict[str, Any]:
-    """What a process of its own found; nothing but NaN if it failed, so that one contender does not end the run."""
-    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
-        print(f"    failed: {' '.join(arguments)}: {why}", flush=True)
-        return NOTHING
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-@cache
-def held(stream: str, contender: str, times_round: int = 1, small: bool = True, steady: bool = False) -> float:
-    """Bytes, with or without all that is not an observation."""
-    arguments = ("held", stream, contender, str(times_round), *(("steady",) if steady else ()))
-    runs = [child("_measure", *arguments) for _ in range(1 if steady or times_round > 1 else HELD_RUNS)]
-    return statistics.median(run["held"] - (0 if small else run["small"]) for run in runs)
-
-
-@cache
-def speed(module: str, *arguments: str) -> dict[str, Any]:
-    """Seconds, and how many times the other's they are, tried again while others use the machine.
-
-    Which try counts is decided by how busy the others were, not by what came out.
-    """
-    tries: list[dict[str, Any]] = []
-    while len(tries) < TRIES and all(busiest(found) > BUSY for found in tries):
-        tries.append(child(module, "speed", *arguments))
-    return min(tries, key=busiest)
-
-
-def busiest(found: dict[str, Any]) -> float:
-    return max(times[2] for times in found.values() if isinstance(times, list))
-
-
-def time_figures(name: str, contender: str, of: str, found: dict[str, Any], limits: dict[str, float]) -> str:
-    """Keep the figures of a speed, and say them in a line."""
-    line = ""
-    for measure, limit in limits.items():
-        seconds, ratio, others = found[measure]
-        busy = others > BUSY
-        figures.append(Figure(name, contender, measure, seconds * 1e6, "us", busy=busy))
-        figures.append(Figure(name, contender, f"{measure} of {of}", ratio, "x", limit or None, busy))
-        line += f"{seconds * 1e6:8.0f}{ratio:6.2f}x{'!' if busy else ' '}"
-    return line.rstrip()
 
 
 def atari() -> None:
@@ -180,43 +111,6 @@ def vectors() -> None:
     print(line + time_figures("HalfCheetah", "auto", "SB3's", times, dict.fromkeys(SPEEDS, 1.2)), flush=True)
 
 
-def targets() -> None:
-    print("\ntargets")
-    for figure in figures:
-        if figure.limit is not None:
-            name = f"{figure.stream}, {figure.contender}: {figure.measure}"
-            limit = f"<= {figure.limit:.2f} {figure.unit}"
-            print(f"{name:53}{figure.value:8.2f} {figure.unit:3}{limit:>13}  {figure.verdict}")
-
-
-def write_csv(file: Path) -> None:
-    with file.open("w", newline="") as sink:
-        rows = csv.writer(sink, lineterminator="\n")
-        rows.writerow((*Figure._fields, "verdict"))
-        rows.writerows((*figure[:3], f"{figure.value:.4g}", *figure[4:], figure.verdict) for figure in figures)
-
-
-def draw(file: Path) -> None:
-    """What MsPacman's contenders hold, over the time of a read."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    chosen = {(f.contender, f.measure): f.value for f in figures if f.stream == "MsPacman"}
-    fig, ax = plt.subplots(figsize=(8, 5), layout="constrained")
-    points = sorted((chosen[who, "read 256 of SB3's"], chosen[who, "held of SB3's"], who) for who in PEERS)
-    for i, (x, y, contender) in enumerate(points):
-        ax.scatter(x, y, color="tab:red" if contender in OUR_CODECS else "tab:blue")
-        # Neighbours' names above and below, or they would cover each other.
-        ax.annotate(contender, (x, y), xytext=(6, -12 if i % 2 else 4), textcoords="offset points", fontsize=8)
-    ax.set(xscale="log", yscale="log", title="MsPacman, 40,000 transitions of 4 environments")
-    ax.set(xlabel=f"time to read 256 transitions, {REFERENCE} = 1", ylabel=f"memory held, % of {REFERENCE}")
-    ax.margins(x=0.15)
-    ax.grid(alpha=0.3, which="both")
-    fig.savefig(file, dpi=120)
-
-
 SECTIONS = {section.__name__: section for section in (atari, million, camera, noise, vectors)}
 
 
@@ -232,13 +126,9 @@ def main() -> None:
     print(f"memory: medians of {HELD_RUNS} processes (one for the million); ! more than {BUSY} cores were others'")
     for section in asked:
         SECTIONS[section]()
-    targets()
-    if any(figure.busy for figure in figures):
-        print("\nthe machine was busy: figures marked ! are not to be quoted, and no results are written")
-    elif set(asked) == set(SECTIONS):
-        RESULTS.mkdir(exist_ok=True)
-        write_csv(RESULTS / "frames.csv")
-        draw(RESULTS / "frames.png")
+    if finish("frames", all_of_it=set(asked) == set(SECTIONS)):
+        title = "MsPacman, 40,000 transitions of 4 environments"
+        draw(RESULTS / "frames.png", title, "MsPacman", PEERS, OUR_CODECS, REFERENCE)
 
 
 if __name__ == "__main__":

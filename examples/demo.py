@@ -1,75 +1,152 @@
-"""Real Atari observations through every codec that is installed, and back: `nox -s demo`."""
+"""MsPacman in Stable-Baselines3's replay buffer and in the compressed one, side by side: `nox -s demo`.
+
+Plays the game, fills both with what comes, compares memory, speed and samples, and trains DQN with each.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
+import torch
+from stable_baselines3 import DQN
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
-import compressed_array as ca
-from benchmarks._atari import record
+from compressed_array_sb3 import CompressedReplayBuffer
+from compressed_array_sb3.training_utils.atari import make_env
 
-ITEMS, BATCH, WRITES, READS = 2_000, 256, 3, 9
+GAME, ENVS, TRANSITIONS, TRAINED = "MsPacmanNoFrameskip-v4", 4, 8_000, 2_000
+CLASSES: dict[str, type[ReplayBuffer]] = {
+    "Stable-Baselines3": ReplayBuffer,
+    "compressed": CompressedReplayBuffer,
+}
+PICTURE = Path("demo.png")
+
+
+def play(env: VecEnv) -> Iterator[tuple[Any, ...]]:
+    """What SB3's algorithms add to a buffer, by random actions; the last observation of an episode is the true one."""
+    rng, obs = np.random.default_rng(0), env.reset()
+    while True:
+        action = rng.integers(env.action_space.n, size=ENVS)
+        after, reward, done, infos = env.step(action)
+        last = after.copy(order="K")  # as SB3 does: the memory stays channel last
+        for i in np.flatnonzero(done):
+            last[i] = infos[i]["terminal_observation"]
+        yield obs, last, action, reward, done, infos
+        obs = after
 
 
 def timed(times: list[float], work: Callable[..., Any], *args: Any) -> Any:
     start = time.perf_counter()
     result = work(*args)
-    times.append(time.perf_counter() - start)
+    times.append((time.perf_counter() - start) * 1e6)
     return result
 
 
+def fill() -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+    """Both buffers with the same stream, and what they cost."""
+    env = make_env(GAME, ENVS, vec_env_cls=DummyVecEnv, seed=0)
+    buffers: dict[str, Any] = {
+        name: cls(TRANSITIONS, env.observation_space, env.action_space, "cpu", n_envs=ENVS)
+        for name, cls in CLASSES.items()
+    }
+    adds: dict[str, list[float]] = {name: [] for name in buffers}
+    steps = play(env)
+    # Twice around the ring in turns, so that a busy moment falls on both; only the second time counts.
+    for number in range(2 * TRANSITIONS // ENVS):
+        step = next(steps)
+        for name, buffer in buffers.items():
+            timed(adds[name], buffer.add, *step)
+        if number % 500 == 499:
+            print(f"  {(number + 1) * ENVS:,} transitions played", flush=True)
+    env.close()
+    stock = buffers["Stable-Baselines3"]
+    held = {
+        "Stable-Baselines3": stock.observations.nbytes + stock.next_observations.nbytes,
+        "compressed": buffers["compressed"].memory_usage().stored,
+    }
+    second = TRANSITIONS // ENVS
+    costs = {name: {"MB": held[name] / 1e6, "add": median(adds[name][second:])} for name in buffers}
+    return buffers, costs
+
+
+def sample(buffers: dict[str, Any], costs: dict[str, dict[str, float]]) -> None:
+    """Batches of both, which have to be equal."""
+    for batch, rounds in ((32, 200), (256, 50)):
+        times: dict[str, list[float]] = {name: [] for name in buffers}
+        for seed in range(rounds):
+            samples = []
+            for name, buffer in buffers.items():
+                np.random.seed(seed)  # noqa: NPY002 - what SB3 draws from
+                samples.append(timed(times[name], buffer.sample, batch))
+            stock, ours = samples
+            fields = ("observations", "actions", "next_observations", "dones", "rewards")
+            assert all(torch.equal(getattr(stock, field), getattr(ours, field)) for field in fields)
+        for name in buffers:
+            costs[name][f"sample {batch}"] = median(times[name][rounds // 10 :])
+
+
+def draw(costs: dict[str, dict[str, float]]) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    fig, axes = plt.subplots(1, 4, figsize=(11, 3.2), layout="constrained")
+    for ax, measure in zip(axes, ("MB", "add", "sample 32", "sample 256"), strict=True):
+        bars = ax.bar(list(costs), [cost[measure] for cost in costs.values()], color=["tab:blue", "tab:red"])
+        ax.bar_label(bars, fmt="{:,.1f}" if measure == "MB" else "{:,.0f}")
+        ax.set_title("observations held, MB" if measure == "MB" else f"{measure}, us")
+        ax.margins(y=0.15)
+    fig.suptitle(f"MsPacman, {TRANSITIONS:,} transitions of {ENVS} environments")
+    fig.savefig(PICTURE, dpi=110)
+
+
+def train(cls: type[ReplayBuffer]) -> dict[str, torch.Tensor]:
+    """The weights of a short training."""
+    env = make_env(GAME, 1, seed=1)
+    model = DQN(
+        "CnnPolicy",
+        env,
+        buffer_size=1_000,
+        learning_starts=200,
+        target_update_interval=500,
+        replay_buffer_class=cls,
+        seed=0,
+        device="cpu",
+    )
+    model.learn(TRAINED)
+    env.close()
+    weights: dict[str, torch.Tensor] = model.policy.state_dict()
+    return weights
+
+
 def main() -> None:
-    print(f"Playing MsPacman for {ITEMS} observations of four stacked frames …", flush=True)
-    frames = record(ITEMS)
-    everything = np.arange(ITEMS)
-    rng = np.random.default_rng(0)
-
-    makers: dict[str, Callable[[Any], Any]] = {"plain numpy": np.copy}
-    missing = []
-    for name, info in ca.available_codecs().items():
-        if info.available:
-            codec = ca.get_codec(name)
-            makers[ca.shorthand(codec)] = partial(ca.compress, item_ndim=3, codec=codec)
-        else:
-            missing.append(f"{name} (pip install 'compressed-array[{info.extra}]')")
-
-    arrays: dict[str, Any] = {}
-    writes: dict[str, list[float]] = {name: [] for name in makers}
-    reads: dict[str, list[float]] = {name: [] for name in makers}
-    # In turns, so that a busy moment of the machine falls on all alike; what is compiled at first use, before.
-    for make in makers.values():
-        make(frames[:BATCH])[everything[:BATCH]]
-    for _ in range(WRITES):
-        for name, make in makers.items():
-            arrays[name] = timed(writes[name], make, frames)
-    for _ in range(READS):
-        which = rng.integers(ITEMS, size=BATCH)
-        for name, array in arrays.items():
-            batch = timed(reads[name], array.__getitem__, which)
-            assert np.array_equal(batch, frames[which]), f"{name} returned something else"
-    for name, array in arrays.items():
-        assert np.array_equal(array[everything], frames), f"{name} returned something else"
-
-    print(f"\n{'':14}{'stored MB':>11}{'smaller':>10}{'write MB/s':>14}{'read MB/s':>14}")
-    for name, array in arrays.items():
-        stored = array.nbytes_stored if isinstance(array, ca.CompressedArray) else array.nbytes
-        write, read = frames.nbytes / median(writes[name]), BATCH * frames[0].nbytes / median(reads[name])
-        print(f"{name:14}{stored / 1e6:11.2f}{frames.nbytes / stored:9.1f}x{write / 1e6:14,.0f}{read / 1e6:14,.0f}")
-    print(f"write: all, into new memory, median of {WRITES}; read: {BATCH} at random, median of {READS}")
-
-    auto = ca.compress(frames, item_ndim=3, codec="auto")
-    assert np.array_equal(auto[everything], frames), "auto returned something else"
-    print(f"\nEvery codec returned all {ITEMS} observations bit for bit.")
-    print(f"codec='auto' measured the first of them and chose {ca.shorthand(auto.codec)}.")
-    plain_gb, stored_gb = frames.nbytes / ITEMS / 1e3, auto.nbytes_stored / ITEMS / 1e3
-    print(f"At that rate a million observations are {plain_gb:.1f} GB plain and {stored_gb:.2f} GB compressed.")
-    for line in missing:
-        print(f"not installed: {line}")
+    print(f"Playing {GAME} with {ENVS} environments, the last four frames each …", flush=True)
+    buffers, costs = fill()
+    sample(buffers, costs)
+    print(f"\n{TRANSITIONS:,} transitions{'held':>17}{'add 4':>12}{'sample 32':>14}{'sample 256':>14}")
+    for name, cost in costs.items():
+        times = f"{cost['add']:9.0f} us{cost['sample 32']:11.0f} us{cost['sample 256']:11.0f} us"
+        print(f"{name:20}{cost['MB']:10.1f} MB{times}")
+    stock, ours = costs.values()
+    ratios = (f"{ours[measure] / stock[measure]:.2f}x" for measure in ("add", "sample 32", "sample 256"))
+    print("{:31.2f} %{:>12}{:>14}{:>14}".format(100 * ours["MB"] / stock["MB"], *ratios))
+    print("Every sample was equal, bit for bit.\n")
+    print(repr(buffers["compressed"]))
+    draw(costs)
+    print(f"\nThe picture is in {PICTURE}.")
+    print(f"\nTraining DQN for {TRAINED:,} steps with each …", flush=True)
+    stock_weights, our_weights = (train(cls) for cls in CLASSES.values())
+    same = all(torch.equal(stock_weights[name], our_weights[name]) for name in stock_weights)
+    count = sum(weight.numel() for weight in stock_weights.values())
+    print(f"The {count:,} weights are {'identical' if same else 'DIFFERENT'}.")
+    assert same
 
 
 if __name__ == "__main__":
