@@ -93,6 +93,18 @@ def test_many_rollouts_take_no_more_memory_than_a_few() -> None:
     assert ours.memory_usage().stored < 2 * few
 
 
+def test_a_rollout_begins_with_what_the_last_has_learnt() -> None:
+    _, ours = both("dict", DICT, 4)
+    store, stream = ours.observations["image"].store, play(DICT, ACTIONS, 4, STEPS)
+    for _ in range(STEPS):
+        args, _ = additions("dict", next(stream), 4, np.random.default_rng(0))
+        ours.add(*args)
+    list(ours.get())
+    ours.reset()
+    assert ours.observations["image"].store is store
+    assert not ours.observations["image"].read().any()
+
+
 def test_a_rollout_that_is_not_full_says_so() -> None:
     _, ours = both("plain", SPACES["stacked"], 4)
     with pytest.raises(cab.BufferNotFullError, match="0 of 24 steps"):

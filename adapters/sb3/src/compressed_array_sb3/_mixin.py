@@ -78,18 +78,25 @@ class CompressedBuffer(BaseBuffer):
 
     def reset(self) -> None:
         space, shape = self.observation_space, self.obs_shape
+        before = self.__dict__.get(self.observation_fields[0])
         self.observation_space = without_elements(space)
         self.obs_shape = get_obs_shape(self.observation_space)  # type: ignore[assignment]  # as in SB3
         try:
             super().reset()
         finally:
             self.observation_space, self.obs_shape = space, shape
-        self._allocate()
+        self._allocate(before)
 
     def to_torch(self, array: Array, copy: bool = True) -> torch.Tensor:
         reads = current()
-        taken = reads.take_over(array) if reads is not None else None
-        return super().to_torch(array, copy) if taken is None else taken
+        if reads is None:
+            return super().to_torch(array, copy)
+        taken = reads.take_over(array)
+        if taken is not None:
+            return taken
+        # What SB3 has just computed is nobody else's, so it needs no copy, unless it is a part of the buffer itself.
+        owner = array if array.base is None else array.base
+        return super().to_torch(array, copy and any(owner is own for own in self.__dict__.values()))
 
     def memory_usage(self) -> MemoryUsage:
         """What is held now, and what SB3 would hold."""
@@ -147,10 +154,9 @@ class CompressedBuffer(BaseBuffer):
         parts = [(first[key], second[key]) for key in first] if isinstance(first, dict) else [(first, second)]
         return [pair for pair in parts if isinstance(pair[0], ObservationArray)]
 
-    def _allocate(self) -> None:
-        """Make the arrays of observations, on the stores of those they replace: these know the stream already."""
+    def _allocate(self, before: Any = None) -> None:
+        """Make the arrays of observations, on the stores of those that were there: these know the stream already."""
         arrays: list[Any] = [{} for _ in self.observation_fields]
-        before = self.__dict__.get(self.observation_fields[0])
         for key, shape, dtype in self._items():
             full = (self.buffer_size, self.n_envs, *shape)
             codec = _codecs.for_key(self.codec, key, prod(shape) * dtype.itemsize)

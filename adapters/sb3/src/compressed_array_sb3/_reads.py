@@ -41,6 +41,7 @@ class Reads:
         self._pairs, self._device = pairs, device
         self._ahead: list[tuple[ObservationArray, tuple[Array, ...], Array]] = []
         self._decoded: list[Array] = []
+        self._given: list[Array] = []
 
     def decode(self, array: ObservationArray, parts: tuple[Array, ...], *, is_pair: bool) -> Array:
         """The items at `parts`. Only SB3's reads of whole transitions are pairs; those of goals, say, stand alone."""
@@ -59,12 +60,14 @@ class Reads:
         return items
 
     def take_over(self, array: Array) -> torch.Tensor | None:
-        """A tensor on the memory of an array that was decoded here, once: who comes next gets a copy."""
-        for i, decoded in enumerate(self._decoded):
-            if decoded is array:
-                del self._decoded[i]
-                return torch.from_numpy(array).to(self._device, non_blocking=True)
-        return None
+        """A tensor on the memory of an array that was decoded here; the second who asks for it gets a copy."""
+        if not any(decoded is array for decoded in self._decoded):
+            return None
+        tensor = torch.from_numpy(array)
+        if any(given is array for given in self._given):
+            tensor = tensor.clone()
+        self._given.append(array)
+        return tensor.to(self._device, non_blocking=True)
 
     def _partner(self, array: ObservationArray) -> ObservationArray | None:
         for first, second in self._pairs:

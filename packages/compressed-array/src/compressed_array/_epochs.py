@@ -11,12 +11,26 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import compressed_array._kernels  # noqa: F401 - registers its fork hook first: a writer takes our lock, then that one
 
 Reclaim = Callable[[], None]
+
+
+class Reading:
+    """The stay of one reader. A class, since a batch is read in less time than a generator takes to begin and end."""
+
+    __slots__ = ("_epochs", "_parity")
+
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs = epochs
+
+    def __enter__(self) -> None:
+        self._parity = self._epochs.enter()
+
+    def __exit__(self, *_: object) -> None:
+        self._epochs.leave(self._parity)
 
 
 class Epochs:
@@ -32,17 +46,21 @@ class Epochs:
         with _all_lock:
             _all_epochs.add(self)
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Whatever is published when this begins stays readable until it ends."""
+    def reading(self) -> Reading:
+        """Whatever is published when this begins stays readable until it ends: `with epochs.reading():`."""
+        return Reading(self)
+
+    def enter(self) -> int:
+        """Count a reader in; says by which parity to count it out."""
         with self._count:
             parity = self._epoch & 1
             self._readers[parity] += 1
-        try:
-            yield
-        finally:
-            with self._count:
-                self._readers[parity] -= 1
+        return parity
+
+    def leave(self, parity: int) -> None:
+        """Count a reader out."""
+        with self._count:
+            self._readers[parity] -= 1
 
     def retire(self, reclaim: Reclaim) -> None:
         """Call `reclaim` when no reader can see any more what was just unpublished. Only while `writing` is held."""

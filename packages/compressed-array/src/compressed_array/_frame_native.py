@@ -100,8 +100,8 @@ class NativeEngine:
         nbytes = out.shape[1] + unpacked + 2 * ROOM
         decoded, count = out.nbytes + second.nbytes, len(numbers)
         # Frames come a hundred times as fast where little changes as where zstd packed them, so what counts is how
-        # long the last ones took.
-        shares = share_count(count, int(decoded * min(self._pace, 1)))
+        # long the last ones took: half a millisecond for each thread, or it comes too late to be of help.
+        shares = share_count(count, int(decoded * min(self._pace, 1)) // 2)
         progress, step = np.zeros(3, np.int64), -(-count // (shares * SHARES_AT_ONCE)) if shares > 1 else count
         caller = get_ident()
 

@@ -26,7 +26,7 @@ from compressed_array.registry import has_zstd
 
 SMALL_FRAME = 256  # below, a record's header and the walk to it cost more than its changes save
 FIRST_LOOK, LAST_INTERVAL = 128, 16384  # in frames
-SOON, MUCH = 1024, 2  # after so many frames one looks early, if they take so many times as many bytes
+SOON, MUCH = 1024, 2  # one looks early if so many frames take so many times as many bytes as usual
 SAMPLES, RECENT, CHOOSE_FROM = 33, 64, 128  # frames out of that many groups; the last frames
 CLEARLY, NEARLY = 0.9, 0.99
 INCOMPRESSIBLE = 0.95
@@ -60,7 +60,8 @@ class Watch:
         """Take up watching frames of another size."""
         self._seen, self._next, self._unlearnt = 0, FIRST_LOOK, 0
         self._recent: deque[int] = deque(maxlen=MOST_SAMPLES)
-        self._usual = 0.0  # bytes a frame took at the last look
+        self._usual = 0.0  # bytes a frame took before the last look
+        self._lately = 0, 0  # frames, and their bytes, of which the next are not seen yet
         self._in_order, self._length = True, self._delta.level or FEWEST_FRAMES
         self.items, self._new_frames, self._new_bytes, self.lost_stack = 0, 0, 0, False
         self._frames.worth_zstd = self._frames.layout.frame_nbytes // 64
@@ -83,15 +84,24 @@ class Watch:
         self._new_frames += frames
         nbytes = int(table["size"][groups].sum())
         self._new_bytes += nbytes
+        self._lately = self._lately[0] + frames, self._lately[1] + nbytes
         is_time = self._seen >= self._next
         if is_time:
             self._next += min(self._next, LAST_INTERVAL)
-        if is_time or (self._new_frames >= SOON and nbytes > MUCH * self._usual * frames):
-            self._usual = nbytes / max(frames, 1)
+        if self._have_grown() or is_time:
+            self._usual = self._new_bytes / max(self._new_frames, 1)
             self._look(engine)
         if self.packing is not None and self._frames.mode != ROWS and self._unlearnt >= FEWEST_SAMPLES:
             self._unlearnt = 0
             self.packing.learn(self._living())
+
+    def _have_grown(self) -> bool:
+        """Whether the last frames, enough of them to say, take much more than those before."""
+        frames, nbytes = self._lately
+        if frames < SOON:
+            return False
+        self._lately = 0, 0
+        return nbytes > MUCH * self._usual * frames
 
     def _write_as(self, mode: int) -> None:
         frames = self._frames
