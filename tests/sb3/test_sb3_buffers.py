@@ -163,17 +163,17 @@ def test_plain_arrays_are_never_allocated(kind: str) -> None:
 
 def test_what_will_not_fit_is_said_after_a_thousand_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (1000, 1, 100), np.uint8)
-    free = 300_000
 
-    def fill(size: int) -> None:
+    def fill(size: int, free: int) -> None:
+        monkeypatch.setattr(replay, "available_memory", lambda: free)  # a small machine
         buffer = cab.CompressedReplayBuffer(size, spaces.Box(0, 255, (100,), np.uint8), ACTIONS)
         for obs in noise:
             buffer.add(obs, obs, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
 
-    monkeypatch.setattr(replay, "available_memory", lambda: free)  # a small machine
-    fill(2000)
-    with pytest.warns(cab.MemoryForecastWarning, match="on its way to") as caught:
-        fill(20_000)
+    fill(2_000, free=300_000)
+    fill(1_000_000, free=400_000_000)  # whose table alone is 8 MB, but it grows no more
+    with pytest.warns(cab.MemoryForecastWarning, match="on its way to 2") as caught:
+        fill(20_000, free=300_000)
     assert [warning.filename for warning in caught] == [__file__]
 
 

@@ -19,7 +19,7 @@ from stable_baselines3.common.buffers import BaseBuffer, DictReplayBuffer, DictR
 from stable_baselines3.common.preprocessing import get_obs_shape
 
 from compressed_array_sb3 import _codecs
-from compressed_array_sb3._reads import ObservationArray, current, reading
+from compressed_array_sb3._reads import ObservationArray, Reads, current
 from compressed_array_sb3._spaces import checked, without_elements
 from compressed_array_sb3._usage import MemoryUsage, usage_of
 from compressed_array_sb3.errors import BufferOptionError
@@ -96,7 +96,7 @@ class CompressedBuffer(BaseBuffer):
             return taken
         # What SB3 has just computed is nobody else's, so it needs no copy, unless it is a part of the buffer itself.
         owner = array if array.base is None else array.base
-        return super().to_torch(array, copy and any(owner is own for own in self.__dict__.values()))
+        return super().to_torch(array, copy and id(owner) in map(id, self.__dict__.values()))
 
     def memory_usage(self) -> MemoryUsage:
         """What is held now, and what SB3 would hold."""
@@ -117,7 +117,7 @@ class CompressedBuffer(BaseBuffer):
         return f"<{type(self).__name__}: {self.memory_usage()}>"
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
-        with reading(self._pairs(), self.device):
+        with Reads(self._pairs(), self.device):
             samples = super()._get_samples(*args, **kwargs)  # type: ignore[safe-super]  # of SB3's buffer, which has it
         return self._converted(samples)
 

@@ -1,14 +1,13 @@
 """Reading the observations of one sample: what two arrays share is decoded once, into memory that tensors take over.
 
 SB3 indexes `next_observations` and `observations` with the same rows and environments, one after the other, and copies
-what it gets into tensors. Inside `reading`, the first of the two decodes both, and the copy is left out.
+what it gets into tensors. Inside `Reads`, the first of the two decodes both, and the copy is left out.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,32 +24,41 @@ class ObservationArray(ca.CompressedArray):
 
     def __getitem__(self, key: Any) -> Any:
         reads = _current.reads
-        parts = None if reads is None else batch_key(key, self)
+        parts = None if reads is None else batch_key(key, len(self.grid_shape))
         if reads is None or parts is None:
             return super().__getitem__(key)
-        return reads.decode(self, parts, is_pair=isinstance(key, tuple) and len(key) > len(parts))
+        # SB3 writes [rows, envs, :] where it reads whole transitions, and leaves the slice out where it reads goals.
+        return reads.decode(self, parts, is_pair=type(key) is tuple and len(key) > len(parts))
 
 
 Pairs = Sequence[tuple[ObservationArray, ObservationArray]]
 
 
 class Reads:
-    """What one sample has decoded so far, and who may have it."""
+    """What one sample for a device reads: `with Reads(pairs, device):`, for this thread."""
 
     def __init__(self, pairs: Pairs, device: torch.device) -> None:
         self._pairs, self._device = pairs, device
         self._ahead: list[tuple[ObservationArray, tuple[Array, ...], Array]] = []
-        self._decoded: list[Array] = []
-        self._given: list[Array] = []
+        # Kept by what Python knows them by: they live as long as this does, so nothing else can have their number.
+        self._decoded: dict[int, Array] = {}
+        self._given: set[int] = set()
+
+    def __enter__(self) -> None:
+        self._before, _current.reads = _current.reads, self
+
+    def __exit__(self, *_: object) -> None:
+        _current.reads = self._before
 
     def decode(self, array: ObservationArray, parts: tuple[Array, ...], *, is_pair: bool) -> Array:
-        """The items at `parts`. Only SB3's reads of whole transitions are pairs; those of goals, say, stand alone."""
+        """The items at `parts`; in a pair of arrays those of the other one as well, which is asked next."""
         for i, (owner, known, items) in enumerate(self._ahead):
-            if owner is array and all(a is b for a, b in zip(known, parts, strict=True)):
+            if owner is array and known[0] is parts[0] and known[-1] is parts[-1]:
                 del self._ahead[i]
                 return items
         partner = self._partner(array) if is_pair else None
-        shape = np.broadcast_shapes(*(part.shape for part in parts)) + array.item_shape
+        same = parts[0].shape == parts[-1].shape
+        shape = (parts[0].shape if same else np.broadcast_shapes(*(p.shape for p in parts))) + array.item_shape
         items = self._memory(shape, array.dtype)
         if partner is None:
             return array.read(parts, items)
@@ -61,13 +69,14 @@ class Reads:
 
     def take_over(self, array: Array) -> torch.Tensor | None:
         """A tensor on the memory of an array that was decoded here; the second who asks for it gets a copy."""
-        if not any(decoded is array for decoded in self._decoded):
+        number = id(array)
+        if number not in self._decoded:
             return None
         tensor = torch.from_numpy(array)
-        if any(given is array for given in self._given):
+        if number in self._given:
             tensor = tensor.clone()
-        self._given.append(array)
-        return tensor.to(self._device, non_blocking=True)
+        self._given.add(number)
+        return tensor if self._device.type == "cpu" else tensor.to(self._device, non_blocking=True)
 
     def _partner(self, array: ObservationArray) -> ObservationArray | None:
         for first, second in self._pairs:
@@ -82,7 +91,7 @@ class Reads:
             memory: Array = torch.empty(shape, dtype=like, pin_memory=True).numpy()
         else:
             memory = np.empty(shape, dtype)
-        self._decoded.append(memory)
+        self._decoded[id(memory)] = memory
         return memory
 
 
@@ -98,22 +107,14 @@ def current() -> Reads | None:
     return _current.reads
 
 
-@contextmanager
-def reading(pairs: Pairs, device: torch.device) -> Iterator[None]:
-    """Reads of this thread belong to one sample for `device`."""
-    before = _current.reads
-    _current.reads = Reads(pairs, device)
-    try:
-        yield
-    finally:
-        _current.reads = before
-
-
-def batch_key(key: Any, array: ObservationArray) -> tuple[Array, ...] | None:
-    """The arrays of a key that picks whole items by one array of integers for each grid axis, else None."""
-    parts = key if isinstance(key, tuple) else (key,)
-    if len(parts) == len(array.grid_shape) + 1 and type(parts[-1]) is slice and parts[-1] == slice(None):
+def batch_key(key: Any, axes: int) -> tuple[Array, ...] | None:
+    """The arrays of a key that picks whole items by one array of integers for each of the grid's axes, else None."""
+    parts = key if type(key) is tuple else (key,)
+    if len(parts) == axes + 1 and type(parts[-1]) is slice and parts[-1] == slice(None):
         parts = parts[:-1]
-    if len(parts) != len(array.grid_shape):
+    if len(parts) != axes:
         return None
-    return parts if all(isinstance(p, np.ndarray) and p.dtype.kind in "iu" for p in parts) else None
+    for part in parts:
+        if type(part) is not np.ndarray or part.dtype.kind not in "iu" or not part.ndim:
+            return None
+    return parts

@@ -22,7 +22,7 @@ def without_elements(space: spaces.Space[Any]) -> spaces.Space[Any]:
 
 
 def checked(obs: Any, space: spaces.Space[Any], shape: Any, n_envs: int) -> Any:
-    """Observations of `n_envs` environments as arrays of the space's dtype; raises if they are something else.
+    """Observations of `n_envs` environments in the space's dtype, to be added; raises if they are something else.
 
     SB3 leaves this to numpy, which repeats one environment's observation for all of them and wraps 300 around to 44.
     """
@@ -39,7 +39,24 @@ def checked(obs: Any, space: spaces.Space[Any], shape: Any, n_envs: int) -> Any:
             raise ObservationError(
                 f"observations of shape {array.shape} where {n_envs} environment(s) have {(n_envs, *shape)}"
             )
-    return array if array.dtype == space.dtype else cast(array, np.dtype(space.dtype))
+    if array.dtype != space.dtype:
+        array = cast(array, np.dtype(space.dtype))
+    return array if isinstance(space, spaces.Discrete) else Uncopied(array)
+
+
+class Uncopied:
+    """An array that `np.array` does not copy.
+
+    SB3 copies an observation and then assigns it to a part of an array, which is a copy as well, compressed or not.
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self._array  # as numpy is told by copy=True to expect, a new one; numpy 2.0 makes sure
 
 
 def cast(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -10,7 +10,7 @@ from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from compressed_array_sb3._mixin import CompressedBuffer
-from compressed_array_sb3._reads import reading
+from compressed_array_sb3._reads import Reads
 from compressed_array_sb3._usage import available_memory, size
 from compressed_array_sb3.errors import MemoryForecastWarning
 
@@ -30,15 +30,15 @@ class CompressedReplay(CompressedBuffer):
             self._forecast()
 
     def _forecast(self) -> None:
-        free, used = available_memory(), self.memory_usage()
-        if free is None or not used.transitions:
-            return
-        whole = used.stored / used.transitions * used.capacity
-        if whole - used.stored > free:
+        # Tables and plain arrays have their full size from the beginning; what grows is what the stores hold.
+        stored = sum(first.store.nbytes for first, _ in self._pairs())
+        held, capacity, free = self.pos * self.n_envs, self.buffer_size * self.n_envs, available_memory()
+        whole = stored / held * capacity
+        if free is not None and whole - stored > free:
             warnings.warn(
-                f"after {used.transitions:,} transitions, which take {size(used.stored)}, this buffer is on its way to "
-                f"{size(whole)} when it holds {used.capacity:,}, and {size(free)} are free; a smaller buffer_size "
-                "fits, or codec='delta-zstd' may",
+                f"after {held:,} transitions, which take {size(stored)}, this buffer is on its way to {size(whole)} "
+                f"when it holds {capacity:,}, and {size(free)} are free; a smaller buffer_size fits, or "
+                "codec='delta-zstd' may",
                 MemoryForecastWarning,
                 stacklevel=4,
             )
@@ -75,7 +75,7 @@ class CompressedHerReplayBuffer(CompressedReplay, HerReplayBuffer):
     """`HerReplayBuffer` in a fraction of the memory."""
 
     def sample(self, *args: Any, **kwargs: Any) -> Any:  # which does not go by _get_samples
-        with reading(self._pairs(), self.device):
+        with Reads(self._pairs(), self.device):
             samples = super().sample(*args, **kwargs)
         return self._converted(samples)
 
