@@ -93,6 +93,8 @@ def compare(algorithm: str, steps: int) -> None:
     for number in range(-(-steps // TURN)):
         for run in (stock, ours) if number % 2 else (ours, stock):
             run.turn()
+        so_far = sum(ours.turns) / sum(stock.turns)
+        print(f"  {algorithm} {(number + 1) * TURN:,} steps: {so_far:.3f}x", file=sys.stderr, flush=True)
     pairs = zip(ours.weights(), stock.weights(), strict=True)
     assert all(torch.equal(mine, theirs) for mine, theirs in pairs), f"{algorithm}: other weights"
     assert not all(torch.equal(*pair) for pair in zip(ours.weights(), ours.untrained, strict=True))

@@ -31,6 +31,7 @@ def test_an_example_runs(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.parent.name)
 def test_the_code_in_a_document_runs(path: Path, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
+    ours = [block for block in blocks if "_sb3" not in block]  # the rest belongs to the adapter's tests
+    assert ours
+    for block in ours:
         run(tmp_path, "-c", block)

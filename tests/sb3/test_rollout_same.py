@@ -18,7 +18,7 @@ import compressed_array_sb3 as cab
 
 CODECS = ["auto", "delta", "delta-zstd", "zstd-3", "lz4-frame/1", "rle-jit", "none"]
 ACTIONS = spaces.MultiDiscrete([3, 4])
-STEPS, LAYERS, HIDDEN = 24, 2, 5
+STEPS, LAYERS, HIDDEN = 40, 2, 5
 
 PAIRS = {
     "plain": (RolloutBuffer, cab.CompressedRolloutBuffer),
@@ -107,5 +107,5 @@ def test_a_rollout_begins_with_what_the_last_has_learnt() -> None:
 
 def test_a_rollout_that_is_not_full_says_so() -> None:
     _, ours = both("plain", SPACES["stacked"], 4)
-    with pytest.raises(cab.BufferNotFullError, match="0 of 24 steps"):
+    with pytest.raises(cab.BufferNotFullError, match="0 of 40 steps"):
         ours.get(16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import linecache
 import os
 import pickle
 import subprocess
@@ -161,20 +162,35 @@ def test_plain_arrays_are_never_allocated(kind: str) -> None:
     assert int(run.stdout) < 100e6
 
 
-def test_what_will_not_fit_is_said_after_a_thousand_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (1000, 1, 100), np.uint8)
+NOISE = np.random.default_rng(0).integers(0, 256, (1000, 64, 100), np.uint8)
 
-    def fill(size: int, free: int) -> None:
-        monkeypatch.setattr(replay, "available_memory", lambda: free)  # a small machine
-        buffer = cab.CompressedReplayBuffer(size, spaces.Box(0, 255, (100,), np.uint8), ACTIONS)
-        for obs in noise:
-            buffer.add(obs, obs, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
 
-    fill(2_000, free=300_000)
-    fill(1_000_000, free=400_000_000)  # whose table alone is 8 MB, but it grows no more
-    with pytest.warns(cab.MemoryForecastWarning, match="on its way to 2") as caught:
-        fill(20_000, free=300_000)
+def fill_on_a_small_machine(
+    free: int, rows: int, monkeypatch: pytest.MonkeyPatch, n_envs: int = 1, codec: Any = "auto"
+) -> None:
+    monkeypatch.setattr(replay, "available_memory", lambda: free)
+    space = spaces.Box(0, 255, (100,), np.uint8)
+    buffer = cab.CompressedReplayBuffer(rows * n_envs, space, ACTIONS, n_envs=n_envs, codec=codec)
+    zeros = np.zeros(n_envs)
+    for obs in NOISE[: min(rows, 1000), :n_envs]:
+        buffer.add(obs, obs, zeros, zeros, zeros, [{}] * n_envs)
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_envs", "codec"),
+    [(20_000, 1, "auto"), (900, 64, "auto"), (20_000, 1, "none"), (20_000, 1, "delta-zstd")],
+)
+def test_what_will_not_fit_is_said(rows: int, n_envs: int, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.warns(cab.MemoryForecastWarning, match="will take") as caught:
+        fill_on_a_small_machine(rows * n_envs * 30, rows, monkeypatch, n_envs, codec)
     assert [warning.filename for warning in caught] == [__file__]
+    assert [linecache.getline(__file__, warning.lineno).split("(")[0].strip() for warning in caught] == ["buffer.add"]
+
+
+@pytest.mark.parametrize("codec", ["auto", "delta-zstd"])
+def test_what_will_fit_is_not_warned_of(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_on_a_small_machine(2_000 * 130, 2_000, monkeypatch, codec=codec)
+    fill_on_a_small_machine(1_000_000 * 130, 1_000_000, monkeypatch, codec=codec)  # with a table of 8 MB
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="compares with what /proc says")
@@ -251,8 +267,7 @@ def test_the_callback_logs_to_sb3(algorithm: Any, tmp_path: Path) -> None:
         options = {"n_steps": 64, "rollout_buffer_class": cab.CompressedRolloutBuffer, "device": "cpu"}
         model = PPO("MlpPolicy", "CartPole-v1", **options)
     model.set_logger(configure(str(tmp_path), ["csv", "json"]))
-    model.learn(300, callback=cab.BufferStatsCallback(log_freq=100))
-    model.logger.dump(300)
+    model.learn(300, callback=cab.BufferStatsCallback())
     model.logger.close()
     text = (tmp_path / "progress.csv").read_text()
     for name in ("buffer/transitions", "buffer/raw_mb", "buffer/stored_mb", "buffer/ratio", "buffer/shared"):

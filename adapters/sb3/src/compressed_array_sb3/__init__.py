@@ -57,6 +57,8 @@ def __getattr__(name: str) -> Any:
     try:
         from compressed_array_sb3 import contrib
     except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("sb3_contrib"):
+            raise
         raise ImportError(f"{name} needs sb3-contrib: pip install 'compressed-array-sb3[contrib]'") from error
     return getattr(contrib, name)
 

@@ -70,7 +70,8 @@ class CompressedBuffer(BaseBuffer):
         self.codec = _codecs.choose(codec, compression_method, compression_kwargs)
         _codecs.check_keys(self.codec, observation_space)
         self.normalize_images, self.output_dtype = normalize_images, output_dtype
-        args, kwargs = without_optimize(type(self), args, kwargs)
+        stock = type(self).__mro__[type(self).__mro__.index(CompressedBuffer) + 1 :]
+        args, kwargs = without_optimize(stock, args, kwargs)
         super().__init__(buffer_size, without_elements(observation_space), action_space, *args, **kwargs)
         self.observation_space = observation_space
         self.obs_shape = get_obs_shape(observation_space)  # type: ignore[assignment]  # as in SB3
@@ -89,14 +90,8 @@ class CompressedBuffer(BaseBuffer):
 
     def to_torch(self, array: Array, copy: bool = True) -> torch.Tensor:
         reads = current()
-        if reads is None:
-            return super().to_torch(array, copy)
-        taken = reads.take_over(array)
-        if taken is not None:
-            return taken
-        # What SB3 has just computed is nobody else's, so it needs no copy, unless it is a part of the buffer itself.
-        owner = array if array.base is None else array.base
-        return super().to_torch(array, copy and id(owner) in map(id, self.__dict__.values()))
+        taken = reads.take_over(array) if reads is not None else None
+        return super().to_torch(array, copy) if taken is None else taken
 
     def memory_usage(self) -> MemoryUsage:
         """What is held now, and what SB3 would hold."""
@@ -146,6 +141,11 @@ class CompressedBuffer(BaseBuffer):
         else:
             yield "", self.obs_shape, np.dtype(self.observation_space.dtype)
 
+    def _arrays(self) -> list[Any]:
+        """All arrays of observations."""
+        fields = [self.__dict__[name] for name in self.observation_fields]
+        return [array for field in fields for array in (field.values() if isinstance(field, dict) else [field])]
+
     def _pairs(self) -> list[tuple[ObservationArray, ObservationArray]]:
         """The arrays that stand on one store."""
         if len(self.observation_fields) < 2:
@@ -179,10 +179,10 @@ class CompressedBuffer(BaseBuffer):
 
 
 def without_optimize(
-    cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+    stock: tuple[type, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments for the stock buffer, which are not to switch on its `optimize_memory_usage`: that forgets things."""
-    for base in cls.__mro__:
+    """Arguments for the stock classes, without switching on their `optimize_memory_usage`, which forgets things."""
+    for base in stock:
         names = list(inspect.signature(base.__init__).parameters)  # type: ignore[misc]  # of a class, not an instance
         if "optimize_memory_usage" in names:
             place = names.index("optimize_memory_usage") - 4  # behind self, buffer_size and the two spaces

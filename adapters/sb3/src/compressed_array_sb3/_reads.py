@@ -37,9 +37,9 @@ Pairs = Sequence[tuple[ObservationArray, ObservationArray]]
 class Reads:
     """What one sample for a device reads: `with Reads(pairs, device):`, for this thread."""
 
-    def __init__(self, pairs: Pairs, device: torch.device) -> None:
-        self._pairs, self._device = pairs, device
-        self._ahead: list[tuple[ObservationArray, tuple[Array, ...], Array]] = []
+    def __init__(self, pairs: Pairs, device: torch.device | str) -> None:
+        self._pairs, self._device = pairs, torch.device(device)
+        self._ahead: list[tuple[ObservationArray, list[bytes], Array]] = []
         # Kept by what Python knows them by: they live as long as this does, so nothing else can have their number.
         self._decoded: dict[int, Array] = {}
         self._given: set[int] = set()
@@ -52,8 +52,9 @@ class Reads:
 
     def decode(self, array: ObservationArray, parts: tuple[Array, ...], *, is_pair: bool) -> Array:
         """The items at `parts`; in a pair of arrays those of the other one as well, which is asked next."""
+        which = [part.tobytes() for part in parts]
         for i, (owner, known, items) in enumerate(self._ahead):
-            if owner is array and known[0] is parts[0] and known[-1] is parts[-1]:
+            if owner is array and known == which and items.shape[0] == len(parts[0]):
                 del self._ahead[i]
                 return items
         partner = self._partner(array) if is_pair else None
@@ -64,7 +65,7 @@ class Reads:
             return array.read(parts, items)
         others = self._memory(shape, array.dtype)
         ca.read_pair(array, partner, parts, (items, others))
-        self._ahead.append((partner, parts, others))
+        self._ahead.append((partner, which, others))
         return items
 
     def take_over(self, array: Array) -> torch.Tensor | None:
@@ -76,7 +77,7 @@ class Reads:
         if number in self._given:
             tensor = tensor.clone()
         self._given.add(number)
-        return tensor if self._device.type == "cpu" else tensor.to(self._device, non_blocking=True)
+        return tensor.to(self._device, non_blocking=self._device.type == "cuda")  # from pinned memory only
 
     def _partner(self, array: ObservationArray) -> ObservationArray | None:
         for first, second in self._pairs:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from compressed_array import LossyWriteError
+from compressed_array import CompressedArray, LossyWriteError
 from compressed_array_sb3.errors import ObservationError
 
 Array = npt.NDArray[Any]
@@ -31,7 +31,7 @@ def checked(obs: Any, space: spaces.Space[Any], shape: Any, n_envs: int) -> Any:
         if missing:
             raise ObservationError(f"the observation has no key {missing[0]!r}; the space has {list(space.spaces)}")
         return {key: checked(obs[key], part, shape[key], n_envs) for key, part in space.spaces.items()}
-    array = np.asarray(obs)
+    array = np.asarray(obs.read() if isinstance(obs, CompressedArray) else obs)
     if array.shape != (n_envs, *shape):
         # SB3 itself puts the numbers of a Discrete space into columns.
         of_one = n_envs == 1 and array.shape == shape
@@ -56,15 +56,24 @@ class Uncopied:
         self._array = array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return self._array  # as numpy is told by copy=True to expect, a new one; numpy 2.0 makes sure
+        return self._array  # numpy 2.1 and later take it for the copy that they asked for; 2.0 makes one
+
+    def __getattr__(self, name: str) -> Any:  # for a buffer in between that looks at what it is given
+        return getattr(self._array, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array[key]
+
+    def __len__(self) -> int:
+        return len(self._array)
 
 
 def cast(array: Array, dtype: np.dtype[Any]) -> Array:
-    """The array in another dtype. A float may be rounded to a shorter one, as SB3 does; nothing else may change."""
+    """The array in another dtype. A number may be rounded to a float, as SB3 does; nothing else may change."""
     with np.errstate(all="ignore"):
         result = array.astype(dtype)
-    rounded = array.dtype.kind == dtype.kind == "f"
-    if not rounded and not np.array_equal(result, array):
+    may_round = dtype.kind == "f" and array.dtype.kind in "iuf"
+    if not may_round and not np.array_equal(result, array):
         culprit = array[result != array].reshape(-1)[0]
         raise LossyWriteError(f"{culprit!r} does not fit the observation space, whose dtype is {dtype}")
     return result

@@ -12,8 +12,9 @@ from compressed_array_sb3.errors import BufferOptionError
 class BufferStatsCallback(BaseCallback):
     """Records the memory of the model's compressed buffer under `buffer/`, wherever the logger writes to.
 
-    :param log_freq: calls between two looks, which take a pass over the buffer's table; 0 looks at the end of each
-        rollout only
+    A rollout buffer is looked at after each rollout, any other every `log_freq` steps, and either when training ends.
+
+    :param log_freq: calls between two looks, each of which takes a pass over the buffer's table; 0 for the last only
     """
 
     def __init__(self, log_freq: int = 10_000, verbose: int = 0) -> None:
@@ -29,14 +30,17 @@ class BufferStatsCallback(BaseCallback):
         return True
 
     def _on_rollout_end(self) -> None:
-        if not self.log_freq or not hasattr(self.model, "replay_buffer"):
+        if getattr(self.model, "replay_buffer", None) is None:
             self._record()
 
     def _on_training_end(self) -> None:
         self._record()
+        self.logger.dump(self.num_timesteps)  # nobody else writes what is recorded after the last step
 
     def _buffer(self) -> CompressedBuffer:
-        buffer = getattr(self.model, "replay_buffer", None) or getattr(self.model, "rollout_buffer", None)
+        buffer = getattr(self.model, "replay_buffer", None)
+        if buffer is None:
+            buffer = getattr(self.model, "rollout_buffer", None)
         if not isinstance(buffer, CompressedBuffer):
             raise BufferOptionError(f"BufferStatsCallback is for compressed buffers; the model has a {type(buffer)}")
         return buffer
@@ -50,6 +54,6 @@ class BufferStatsCallback(BaseCallback):
         record("buffer/ratio", usage.ratio)
         record("buffer/shared", usage.shared)
         for name, key in usage.keys.items():
-            if name:
-                record(f"buffer/{name}/stored_mb", key.stored / 1e6)
-                record(f"buffer/{name}/ratio", key.ratio)
+            if name:  # not to where SB3 cuts names short, and refuses two that then are the same
+                record(f"buffer/{name}/stored_mb", key.stored / 1e6, exclude=("stdout", "log"))
+                record(f"buffer/{name}/ratio", key.ratio, exclude=("stdout", "log"))

@@ -10,7 +10,7 @@ from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from compressed_array_sb3._mixin import CompressedBuffer
-from compressed_array_sb3._reads import Reads
+from compressed_array_sb3._reads import ObservationArray, Reads
 from compressed_array_sb3._usage import available_memory, size
 from compressed_array_sb3.errors import MemoryForecastWarning
 
@@ -21,26 +21,32 @@ class CompressedReplay(CompressedBuffer):
     """What the replay buffers share: two arrays for each observation, on one store."""
 
     observation_fields: ClassVar[tuple[str, ...]] = ("observations", "next_observations")
-    _forecast_at = FORECAST_AFTER
+    _stored_at_half = 0
 
     def add(self, obs: Any, next_obs: Any, *args: Any, **kwargs: Any) -> None:
         super().add(self._checked(obs), self._checked(next_obs), *args, **kwargs)
-        if self.pos == self._forecast_at and not self.full:
-            self._forecast_at *= 2  # what a stream costs may grow while it is learnt
-            self._forecast()
+        steps = min(FORECAST_AFTER, self.buffer_size // 2)
+        if self.pos == steps // 2 and not self.full:
+            self._stored_at_half = self._stored()
+        elif self.pos == steps and not self.full:
+            self._forecast(steps)
 
-    def _forecast(self) -> None:
-        # Tables and plain arrays have their full size from the beginning; what grows is what the stores hold.
-        stored = sum(first.store.nbytes for first, _ in self._pairs())
-        held, capacity, free = self.pos * self.n_envs, self.buffer_size * self.n_envs, available_memory()
-        whole = stored / held * capacity
-        if free is not None and whole - stored > free:
+    def _stored(self) -> int:
+        return sum(first.store.nbytes for first, _ in self._pairs())
+
+    def _forecast(self, steps: int) -> None:
+        """Warn if what is to come does not fit: by the second half of these steps, since the first also sets up."""
+        grown = max(self._stored() - self._stored_at_half, 0) / (steps - steps // 2)
+        plain = sum(array.nbytes for array in self._arrays() if not isinstance(array, ObservationArray))
+        to_come = grown * (self.buffer_size - steps) + plain * (1 - steps / self.buffer_size)
+        free = available_memory()
+        if free is not None and to_come > free:
             warnings.warn(
-                f"after {held:,} transitions, which take {size(stored)}, this buffer is on its way to {size(whole)} "
-                f"when it holds {capacity:,}, and {size(free)} are free; a smaller buffer_size fits, or "
-                "codec='delta-zstd' may",
+                f"by what the first {steps:,} steps took, the other {self.buffer_size - steps:,} of this buffer will "
+                f"take {size(to_come)} more, and {size(free)} are free; a smaller buffer_size fits, or another codec "
+                "may ('delta-zstd' is the smallest)",
                 MemoryForecastWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
 
 
@@ -73,6 +79,9 @@ class CompressedDictNStepReplayBuffer(CompressedReplay, NStepReplayBuffer, DictR
 
 class CompressedHerReplayBuffer(CompressedReplay, HerReplayBuffer):
     """`HerReplayBuffer` in a fraction of the memory."""
+
+    def reset(self) -> None:
+        super(CompressedBuffer, self).reset()  # it goes on sampling the episodes it has, as SB3's does
 
     def sample(self, *args: Any, **kwargs: Any) -> Any:  # which does not go by _get_samples
         with Reads(self._pairs(), self.device):
