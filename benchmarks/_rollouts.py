@@ -1,6 +1,6 @@
 """One rollout buffer in a process of its own: what it holds, or its speed beside SB3's.
 
-    python -m benchmarks._rollouts held <steps> <envs> <contender>
+    python -m benchmarks._rollouts held <steps> <envs> <contender> [rollouts]
     python -m benchmarks._rollouts speed <steps> <envs> <contender>
 
 The last line it prints is JSON.
@@ -146,7 +146,7 @@ def trimmed_bytes() -> int:
     return private_bytes()
 
 
-def held(steps: str, envs: str, contender: str) -> dict[str, Any]:
+def held(steps: str, envs: str, contender: str, count: str = "2") -> dict[str, Any]:
     stream = open_stream(GAME)
     # What comes with the first use and does not grow with a buffer belongs in what was there before, and so does what
     # plays the game.
@@ -156,7 +156,7 @@ def held(steps: str, envs: str, contender: str) -> dict[str, Any]:
     before = trimmed_bytes()
     rollouts = Rollouts(stream, contender, int(steps), int(envs))
     rollouts.observations = small.observations
-    for _ in range(2):  # the second time, there is the memory of the first
+    for _ in range(int(count)):  # the second time, there is the memory of the first
         rollouts.fill()
     found = {"held": trimmed_bytes() - before}
     check(rollouts, stream)

@@ -85,12 +85,13 @@ def test_every_space(kind: str, space: str) -> None:
     assert_same_rollouts(kind, *both(kind, SPACES[space], 4), SPACES[space], 4)
 
 
-def test_many_rollouts_take_no_more_memory_than_a_few() -> None:
+def test_rollouts_do_not_add_up_in_memory() -> None:
     stock, ours = both("plain", SPACES["stacked"], 4)
-    assert_same_rollouts("plain", stock, ours, SPACES["stacked"], 4, rollouts=3)
-    few = ours.memory_usage().stored
-    assert_same_rollouts("plain", stock, ours, SPACES["stacked"], 4, rollouts=30)
-    assert ours.memory_usage().stored < 2 * few
+    # Until each environment has written to all of a segment, which it then begins again.
+    assert_same_rollouts("plain", stock, ours, SPACES["stacked"], 4, rollouts=40)
+    settled = ours.memory_usage().stored
+    assert_same_rollouts("plain", stock, ours, SPACES["stacked"], 4, rollouts=40)
+    assert ours.memory_usage().stored < 1.5 * settled
 
 
 def test_a_rollout_begins_with_what_the_last_has_learnt() -> None:
