@@ -99,7 +99,7 @@ class CompressedBuffer(BaseBuffer):
         fields = [self.__dict__[name] for name in self.observation_fields]
         keys = {}
         for key, shape, dtype in self._items():
-            arrays = [field[key] if key else field for field in fields]
+            arrays = [field[key] if isinstance(field, dict) else field for field in fields]
             keys[key] = usage_of(arrays, transitions, prod(shape) * dtype.itemsize)
         rest = sum(
             value.nbytes

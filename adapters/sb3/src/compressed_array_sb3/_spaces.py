@@ -73,7 +73,8 @@ def cast(array: Array, dtype: np.dtype[Any]) -> Array:
     with np.errstate(all="ignore"):
         result = array.astype(dtype)
     may_round = dtype.kind == "f" and array.dtype.kind in "iuf"
-    if not may_round and not np.array_equal(result, array):
-        culprit = array[result != array].reshape(-1)[0]
+    changed = np.isfinite(array) != np.isfinite(result) if may_round else result != array
+    if np.any(changed):
+        culprit = array[changed].reshape(-1)[0]
         raise LossyWriteError(f"{culprit!r} does not fit the observation space, whose dtype is {dtype}")
     return result
