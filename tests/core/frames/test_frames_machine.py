@@ -150,6 +150,10 @@ class TwoOnOne(RuleBasedStateMachine):
         self.kept = [*self.kept[-1:], (array.copy(), plain.copy())]
 
     @rule()
+    def rest(self) -> None:
+        self.arrays[0].store.rest()
+
+    @rule()
     def drop_copies(self) -> None:
         self.kept = []
 

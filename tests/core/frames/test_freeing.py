@@ -57,6 +57,27 @@ def test_arrays_that_are_gone_leave_what_lanes_hold(codec: str) -> None:
     check_store(kept)
 
 
+@pytest.mark.parametrize("codec", FRAME_CODECS)
+def test_a_store_at_rest_holds_its_items_and_nothing_else(codec: str) -> None:
+    stream = Stacked(4, 4, (1, 40, 40), "calm", episode=60)
+    array = ca.zeros((100, *stream.items().shape), np.uint8, item_ndim=3, codec=codec)
+    stored = []
+    for _ in range(30):  # as rollouts do
+        plain = np.stack([step.obs for step in stream.steps(100)])
+        for row, items in enumerate(plain):
+            array[row] = items
+        awake = array.store.nbytes
+        array.store.rest()
+        stored.append(array.store.nbytes)
+        assert stored[-1] <= awake - 4 * plain[0, 0].nbytes  # the last item of each lane
+        assert_same(array, plain)
+        check_store(array)
+        array = ca.CompressedArray(array.shape, np.uint8, item_ndim=3, store=array.store)
+    # What was learnt to pack with (a dictionary) comes once.
+    assert max(stored[15:]) <= 1.3 * max(stored[:15])
+    assert groups_in_use(array.store) == 0
+
+
 def test_zeros_over_everything_free_everything_but_what_lanes_hold() -> None:
     stream = Stacked(3, 4, (1, 20, 20))
     obs, next_obs = pair((80, 3, 4, 20, 20), "delta", 3)

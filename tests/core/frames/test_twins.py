@@ -20,6 +20,7 @@ from compressed_array.codecs.delta import Delta
 
 pytestmark = pytest.mark.skipif(not ca.has_numba(), reason="there is one engine here")
 Writes = list[tuple[Any, Any]]
+REST = object()  # instead of a key
 
 
 def written(native: bool, shape: tuple[int, ...], dtype: Any, item_ndim: int, codec: Any, writes: Writes) -> Any:
@@ -29,7 +30,7 @@ def written(native: bool, shape: tuple[int, ...], dtype: Any, item_ndim: int, co
             patch.setattr(_frame_native, "is_usable", lambda frames: False)
         array = ca.zeros(shape, dtype, item_ndim=item_ndim, codec=codec)
         for key, value in writes:
-            array[key] = value
+            array.store.rest() if key is REST else array.__setitem__(key, value)
         engine = array.store._get_engine()
     assert isinstance(engine, NativeEngine if native else TwinEngine)
     return array
@@ -39,7 +40,8 @@ def compare(shape: tuple[int, ...], dtype: Any, item_ndim: int, codec: Any, writ
     """Write by both engines; the two arrays are the same inside, equal the plain one, and each reads the other's."""
     plain = np.zeros(shape, dtype)
     for key, value in writes:
-        plain[key] = value
+        if key is not REST:
+            plain[key] = value
     arrays = [written(native, shape, dtype, item_ndim, codec, writes) for native in (True, False)]
     numbers = [array.cells.numbers.copy() for array in arrays]
     np.testing.assert_array_equal(*numbers)
@@ -96,6 +98,16 @@ def test_small_items_are_rows(codec: str, length: int) -> None:
         writes += [(2 * t % 120, vectors[t]), ((2 * t + 1) % 120, vectors[t + 1])]
     array = compare((120, 2, length), np.float32, 1, codec, writes)
     assert array.store._frames.mode == (2 if 4 * length < 256 else array.store._frames.mode)
+
+
+@pytest.mark.parametrize("codec", FRAME_CODECS)
+@pytest.mark.parametrize("depth", [1, 4])
+def test_stores_that_rest_at_times(codec: str, depth: int) -> None:
+    writes = ring(Stacked(3, depth, (1, 20, 20) if depth > 1 else (20, 20)), 150, 64)
+    for t in (0, 1, 2, 50, 64, 65, 110, 150):
+        writes.insert(t, (REST, None))
+    shape = writes[5][1].shape
+    compare((64, *shape), np.uint8, len(shape) - 1, codec, writes)
 
 
 @pytest.mark.parametrize("memory", ["channel-last", "holes", "backwards"])

@@ -80,6 +80,8 @@ class CompressedBuffer(BaseBuffer):
     def reset(self) -> None:
         space, shape = self.observation_space, self.obs_shape
         before = self.__dict__.get(self.observation_fields[0])
+        if before is not None:
+            self._rest()
         self.observation_space = without_elements(space)
         self.obs_shape = get_obs_shape(self.observation_space)  # type: ignore[assignment]  # as in SB3
         try:
@@ -145,6 +147,12 @@ class CompressedBuffer(BaseBuffer):
         """All arrays of observations."""
         fields = [self.__dict__[name] for name in self.observation_fields]
         return [array for field in fields for array in (field.values() if isinstance(field, dict) else [field])]
+
+    def _rest(self) -> None:
+        """Give back what the stores keep for the next observation: it will not follow the last one."""
+        for array in self._arrays():
+            if isinstance(array, ObservationArray):
+                array.store.rest()
 
     def _pairs(self) -> list[tuple[ObservationArray, ObservationArray]]:
         """The arrays that stand on one store."""

@@ -17,6 +17,8 @@ class CompressedRollout(CompressedBuffer):
 
     def add(self, obs: Any, *args: Any, **kwargs: Any) -> None:
         super().add(self._checked(obs), *args, **kwargs)
+        if self.full:
+            self._rest()
 
     def get(self, batch_size: int | None = None) -> Any:
         if not self.full:

@@ -160,6 +160,11 @@ class CellStore:
     def bury(self, numbers: RecordNumbers) -> None:
         self._graveyard.append(numbers)
 
+    def rest(self) -> None:
+        with self.epochs.writing:
+            self._settle()
+            self._heap.seal()
+
     def nbytes_of(self, numbers: RecordNumbers) -> int:
         with self.epochs.writing:
             self._settle()

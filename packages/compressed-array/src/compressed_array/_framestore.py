@@ -137,12 +137,21 @@ class FrameStore:
     def bury(self, numbers: RecordNumbers) -> None:
         self._graveyard.append(numbers)
 
+    def rest(self) -> None:
+        with self.epochs.writing:
+            self._settle(thoroughly=True)
+            if self._watch.packing is not None:
+                self._pack(self._open_groups(), self._watch.packing.codec)
+            self._let_lanes_go()
+            self._frames.lanes.vanish()
+            self._frames.heap.seal()
+            self._known_lanes = None, None
+
     def nbytes_of(self, numbers: RecordNumbers) -> int:
         with self.epochs.writing:
             self._settle(thoroughly=True)
             needed = self._frames.needed(numbers)
-            table, lanes = self._frames.groups.table, self._frames.lanes.words
-            held = lanes[lanes[:, GROUP_OF] > 0, GROUP_OF] - 1
+            table, held = self._frames.groups.table, self._open_groups()
             by_lanes = len(held) + int((table["before"][held] > 0).sum())
             if len(needed) + by_lanes == int(table["references"].sum()):
                 return self.nbytes
@@ -314,17 +323,25 @@ class FrameStore:
         self.epochs.collect()
 
     def _use_layout(self, layout: Layout) -> None:
-        """Divide items in another way from now on. The lanes start over and give up what they hold."""
+        """Divide items in another way from now on."""
+        self._let_lanes_go()
+        self._frames.use_layout(layout)
+        self._frames.lanes.start_over(layout.frame_nbytes)
+        self._watch.start_over()
+
+    def _let_lanes_go(self) -> None:
+        """Give up what the lanes hold, and where they write to. They have to start over."""
         frames = self._frames
-        for words in frames.lanes.words[frames.lanes.words[:, GROUP_OF] > 0]:
-            group = int(words[GROUP_OF]) - 1
+        for group in self._open_groups().tolist():
             self._let_go(int(frames.groups.table["before"][group]) - 1)
             self._let_go(group)
         for segment in frames.lanes.words[frames.lanes.words[:, SIZE] > 0, SEGMENT].tolist():
             frames.heap.give_back(segment)
-        frames.use_layout(layout)
-        frames.lanes.start_over(layout.frame_nbytes)
-        self._watch.start_over()
+
+    def _open_groups(self) -> Words:
+        """The groups that lanes add to."""
+        groups = self._frames.lanes.words[:, GROUP_OF]
+        return groups[groups > 0] - 1
 
     def _let_go(self, group: int) -> None:
         """Give up a lane's own reference to a group."""

@@ -91,6 +91,12 @@ class HostHeap:
         self._touched[number] = max(self._touched[number], self._used[number])
         self._judge(number)
 
+    def seal(self) -> None:
+        """Append to no segment any more that has been appended to."""
+        sealed, self._open = self._open, -1
+        if sealed >= 0:
+            self._judge(sealed)
+
     def segment(self, number: int) -> Bytes:
         """The memory of a segment."""
         return self._buffers[number]
@@ -153,9 +159,8 @@ class HostHeap:
             self._spare, self._spare_touched = _NOTHING, 0
         else:
             number = self._place(_whole_pages(usual), touched=0)
-        sealed, self._open = self._open, number
-        if sealed >= 0:
-            self._judge(sealed)
+        self.seal()
+        self._open = number
         return number
 
     def _place(self, buffer: Bytes, touched: int) -> int:

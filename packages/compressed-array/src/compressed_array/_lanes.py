@@ -56,6 +56,10 @@ class Lanes:
         frames = np.zeros((len(self.words), frame_nbytes), np.uint8)
         self._replace(np.zeros_like(self.words), self.items, frames, self.strides)
 
+    def vanish(self) -> None:
+        """Have no lanes, and none of their memory."""
+        self._replace(self.words[:0].copy(), self.items[:0].copy(), self.frames[:0].copy(), self.strides)
+
     def arrange(self, strides: tuple[int, ...]) -> None:
         """Lay the remembered items out as those that come next are."""
         if strides != self.strides:

@@ -67,6 +67,9 @@ class Store(Protocol):
     def bury(self, numbers: RecordNumbers) -> None:
         """`release`, some time later: for a finaliser, which may run at any point of any thread and must not lock."""
 
+    def rest(self) -> None:
+        """Hold nothing but the records until the next write, which may have to store more than it otherwise would."""
+
     def nbytes_of(self, numbers: RecordNumbers) -> int:
         """The memory these records account for; all of `nbytes`, if there are no others."""
 
