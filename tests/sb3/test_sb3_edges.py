@@ -18,6 +18,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 import compressed_array as ca
 import compressed_array_sb3 as cab
 from compressed_array import _lanes
+from compressed_array_sb3._spaces import checked
 from compressed_array_sb3.replay import CompressedReplay
 
 ACTIONS = spaces.Discrete(4)
@@ -206,3 +207,10 @@ def test_one_channel_costs_no_rearranging(monkeypatch: pytest.MonkeyPatch) -> No
         obs = after
     assert len(rearranged) <= 1
     assert buffer.sample(5).observations.shape == (5, 1, 36, 36)
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.1.0", reason="copies whatever __array__ gives")
+def test_sb3_does_not_copy_an_observation_on_its_way() -> None:
+    space = SPACES["stacked"]
+    obs = np.zeros((2, *space.shape), space.dtype)
+    assert np.shares_memory(np.array(checked(obs, space, space.shape, 2)), obs)

@@ -59,6 +59,8 @@ class Uncopied:
         return self._array  # numpy 2.1 and later take it for the copy that they asked for; 2.0 makes one
 
     def __getattr__(self, name: str) -> Any:  # for a buffer in between that looks at what it is given
+        if name.startswith("__array_"):  # by these numpy would get at the memory, and copy it
+            raise AttributeError(name)
         return getattr(self._array, name)
 
     def __getitem__(self, key: Any) -> Any:
