@@ -50,7 +50,6 @@ class Ours:
         shape, items = (rows, stream.envs, *stream.item_shape), len(stream.item_shape)
         self.obs = ca.CompressedArray(shape, stream.dtype, item_ndim=items, codec=codec)
         self.after = ca.CompressedArray(shape, stream.dtype, item_ndim=items, store=self.obs.store)
-        self.out = torch.from_numpy(np.empty(0, stream.dtype)).dtype, stream.item_shape
 
     @property
     def stored(self) -> int:
@@ -64,10 +63,8 @@ class Ours:
 
     def sample(self, batch: int) -> Any:
         rows, envs = self.small.which(batch)
-        dtype, item_shape = self.out
-        obs, after = (torch.empty((batch, *item_shape), dtype=dtype) for _ in range(2))
-        ca.read_pair(self.obs, self.after, (rows, envs), out=(obs.numpy(), after.numpy()))
-        return obs, after, *self.small.take(rows, envs)
+        obs, after = ca.read_pair(self.obs, self.after, (rows, envs))
+        return torch.from_numpy(obs), torch.from_numpy(after), *self.small.take(rows, envs)
 
     def pair(self, rows: Array, envs: Array) -> Pair:
         obs, after = ca.read_pair(self.obs, self.after, (rows, envs))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from experience import SPACES, assert_same, play, seeded
 from gymnasium import spaces
 from gymnasium.wrappers import TransformObservation
@@ -214,3 +216,21 @@ def test_sb3_does_not_copy_an_observation_on_its_way() -> None:
     space = SPACES["stacked"]
     obs = np.zeros((2, *space.shape), space.dtype)
     assert np.shares_memory(np.array(checked(obs, space, space.shape, 2)), obs)
+
+
+def test_samples_stay_as_they_are_while_others_are_drawn() -> None:
+    space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    buffer = cab.CompressedReplayBuffer(64, space, spaces.Discrete(3), "cpu")
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, 3, (65, 1, *space.shape)).astype(np.uint8)
+    for obs, after in pairwise(frames):
+        buffer.add(obs, after, np.zeros(1, int), np.zeros(1), np.zeros(1), [{}])
+    held: list[tuple[Any, Any]] = []
+    for count in range(40):
+        obs = buffer.sample(8).observations
+        # The tensor, a part of it, a numpy array on it, or a tensor on that.
+        part = [obs, obs[3:, 1], obs.numpy()[2:], torch.from_numpy(obs.numpy()[::2])][count % 4]
+        held = [*held[-6:], (part, np.asarray(part).copy())]
+        del obs, part
+        for now, before in held:
+            np.testing.assert_array_equal(np.asarray(now), before)

@@ -58,15 +58,13 @@ class Reads:
                 del self._ahead[i]
                 return items
         partner = self._partner(array) if is_pair else None
-        same = parts[0].shape == parts[-1].shape
-        shape = (parts[0].shape if same else np.broadcast_shapes(*(p.shape for p in parts))) + array.item_shape
-        items = self._memory(shape, array.dtype)
         if partner is None:
-            return array.read(parts, items)
-        others = self._memory(shape, array.dtype)
-        ca.read_pair(array, partner, parts, (items, others))
-        self._ahead.append((partner, which, others))
-        return items
+            return self._note(array.read(parts, self._pinned(array, parts)))
+        first, second = self._pinned(array, parts), self._pinned(array, parts)
+        out = None if first is None or second is None else (first, second)
+        items, others = ca.read_pair(array, partner, parts, out)
+        self._ahead.append((partner, which, self._note(others)))
+        return self._note(items)
 
     def take_over(self, array: Array) -> torch.Tensor | None:
         """A tensor on the memory of an array that was decoded here; the second who asks for it gets a copy."""
@@ -85,14 +83,17 @@ class Reads:
                 return second if array is first else first
         return None
 
-    def _memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        # A copy to a GPU from pinned memory does not wait; torch does not reuse that memory before the copy is done.
-        if self._device.type == "cuda":
-            like = torch.from_numpy(np.empty(0, dtype)).dtype
-            memory: Array = torch.empty(shape, dtype=like, pin_memory=True).numpy()
-        else:
-            memory = np.empty(shape, dtype)
-        self._decoded[id(memory)] = memory
+    def _note(self, decoded: Array) -> Array:
+        self._decoded[id(decoded)] = decoded
+        return decoded
+
+    def _pinned(self, array: ObservationArray, parts: tuple[Array, ...]) -> Array | None:
+        """For a GPU, memory from which a copy does not wait; torch does not reuse it before the copy is done."""
+        if self._device.type != "cuda":
+            return None
+        shape = np.broadcast_shapes(*(part.shape for part in parts)) + array.item_shape
+        like = torch.from_numpy(np.empty(0, array.dtype)).dtype
+        memory: Array = torch.empty(shape, dtype=like, pin_memory=True).numpy()
         return memory
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from compressed_array._cast import as_value, cast_exactly
 from compressed_array._chunks import ranges
 from compressed_array._keys import SplitKey, scatter, split
+from compressed_array._lending import lend
 from compressed_array._store import UNWRITTEN, RecordNumbers, byte_rows
 from compressed_array._table import Table
 
@@ -55,7 +56,7 @@ class Cells:
         """Decode records to an array of shape (*numbers.shape, *item_shape). Inside `epochs.reading()`."""
         shape = numbers.shape + self.item_shape
         direct = out is not None and out.shape == shape and out.dtype == self.dtype and out.flags.c_contiguous
-        items = out if out is not None and direct else np.empty(shape, self.dtype)
+        items = out if out is not None and direct else lend(shape, self.dtype)
         if items.nbytes:
             self.store.read(numbers.reshape(-1), byte_rows(items, numbers.size))
         return items

@@ -9,6 +9,7 @@ import numpy as np
 from compressed_array._array import CompressedArray
 from compressed_array._cells import Dense
 from compressed_array._functions import is_compressed
+from compressed_array._lending import lend
 from compressed_array._store import byte_rows
 
 
@@ -29,7 +30,7 @@ def read_pair(
     with a.store.epochs.reading():
         numbers, others = a.numbers[(*plan.grid, ...)], b.numbers[(*plan.grid, ...)]
         shape = numbers.shape + a.item_shape
-        answers = (np.empty(shape, a.dtype), np.empty(shape, b.dtype)) if out is None else out
+        answers = (lend(shape, a.dtype), lend(shape, b.dtype)) if out is None else out
         if not (fits(answers[0], shape, a.dtype) and fits(answers[1], shape, a.dtype)):
             raise ValueError(f"out has to be two writable C-contiguous arrays of {a.dtype} and shape {shape}")
         if a.item_nbytes and numbers.size:

@@ -1,0 +1,74 @@
+"""Memory for answers, lent again when the last to look at an earlier answer is gone.
+
+Fresh memory costs a page fault every 4 KB: for a batch of images that takes as long as decoding them does, and a
+program that samples drops a batch for every one it draws. All arrays of a process share what is kept for this.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from functools import partial
+from math import prod
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Dense = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+# Below, the allocator has memory at hand; above, two batches of observations and next observations would not fit.
+SMALLEST, LARGEST = 64 * 1024, 8 * 1024 * 1024
+MOST = 4 * LARGEST
+
+
+class Lender:
+    """Blocks of memory, `most` bytes of them, lent or not."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._lock = Lock()
+        self._there = 0  # bytes of all blocks that exist
+        self._back: deque[Bytes] = deque()
+        self._lent: dict[int, weakref.ref[Dense]] = {}
+
+    def lend(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Dense:
+        """A new array, of whatever was there before; plain memory if there is none to lend."""
+        nbytes = prod(shape) * dtype.itemsize
+        block = self._block(nbytes) if SMALLEST <= nbytes <= LARGEST else None
+        if block is None:
+            return np.empty(shape, dtype)
+        # On a memoryview, not on the block itself: numpy lets a view of a view refer to the array that has the memory,
+        # and then nothing would tell whether the one in between is still looked at.
+        whole = np.frombuffer(block.data, dtype)
+        self._lent[id(block)] = weakref.ref(whole, partial(_take_back, block, self._lent, self._back))
+        return whole.reshape(shape)
+
+    def _block(self, nbytes: int) -> Bytes | None:
+        if not self._lock.acquire(blocking=False):  # whoever would have to wait is better off with memory of its own
+            return None
+        try:
+            for _ in range(len(self._back)):
+                block = self._back.pop()
+                if block.nbytes == nbytes:
+                    return block
+                self._back.appendleft(block)
+            while self._back and self._there + nbytes > self._most:
+                self._there -= self._back.popleft().nbytes
+            if self._there + nbytes > self._most:
+                return None
+            made = np.empty(nbytes, np.uint8)
+            self._there += nbytes
+            return made
+        finally:
+            self._lock.release()
+
+
+def _take_back(block: Bytes, lent: dict[int, Any], back: deque[Bytes], _: object) -> None:
+    # In any thread, at any point: nothing here may lock, and nothing may be a global that is gone when Python ends.
+    del lent[id(block)]
+    back.append(block)
+
+
+lend = Lender().lend
