@@ -28,6 +28,7 @@ GAMES = ("gymnasium[box2d,mujoco]", "vizdoom", "matplotlib")
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core-min": (("tests/core", "tests/examples"), ("-e", f"{CORE}[testing]")),
     "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[fast,testing]", "numcodecs")),
+    "torch-heap": (("tests/torch_heap",), ("-e", f"{CORE}[fast,testing,torch]")),
     "sb3": (("tests/sb3",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]")),
 }
 
@@ -82,7 +83,7 @@ def tests(session: nox.Session, env: str) -> None:
 
 
 @nox.session(default=False)
-@nox.parametrize("env", [nox.param(name, id=name) for name in TESTS if name != "core-min"])
+@nox.parametrize("env", [nox.param(name, id=name) for name in ("core", "sb3")])
 def slow(session: nox.Session, env: str) -> None:
     """The tests that take minutes."""
     folders, needs = TESTS[env]

@@ -70,7 +70,7 @@ def first(space: Any, rng: np.random.Generator) -> Any:
     if isinstance(space, spaces.Box) and space.dtype.kind == "f":
         return rng.normal(size=space.shape).astype(space.dtype)
     if isinstance(space, spaces.Box):
-        return rng.integers(-5000, 5000, space.shape, dtype=space.dtype)
+        return rng.integers(int(space.low.min()), int(space.high.max()), space.shape).astype(space.dtype)
     if isinstance(space, spaces.Discrete):
         return np.int64(rng.integers(space.n))
     high = space.nvec if isinstance(space, spaces.MultiDiscrete) else 2

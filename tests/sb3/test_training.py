@@ -39,6 +39,13 @@ from compressed_array_sb3 import (
     CompressedReplayBuffer,
     CompressedRolloutBuffer,
 )
+from compressed_array_sb3.gpu_buffers import (
+    DeviceArray,
+    GpuDictReplayBuffer,
+    GpuDictRolloutBuffer,
+    GpuReplayBuffer,
+    GpuRolloutBuffer,
+)
 
 SEED = 3
 BOTH = ("image", "vector")
@@ -146,9 +153,8 @@ def assert_same(ours: dict[str, Any], theirs: dict[str, Any], training: Training
 def is_compressed(model: BaseAlgorithm) -> dict[str, bool]:
     """Whether they are, for each key of the observations."""
     obs = buffer_of(model).observations
-    return {
-        key: isinstance(part, CompressedArray) for key, part in (obs if isinstance(obs, dict) else {"": obs}).items()
-    }
+    parts = obs if isinstance(obs, dict) else {"": obs}
+    return {key: isinstance(part, (CompressedArray, DeviceArray)) for key, part in parts.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -226,7 +232,19 @@ ROLLOUTS = {
     "maskable-dict": Training(MaskablePPO, partial(balls, BOTH), CompressedMaskableDictRolloutBuffer),
 }
 
-TRAININGS = REPLAYS | ROLLOUTS
+RLE, HOSTED = {"compression_method": "rle"}, {"compression_method": "zstd", "buffer_device": "cpu"}
+GPU = {
+    "dqn-gpu": Training(DQN, balls, GpuReplayBuffer),
+    "dqn-gpu-stacks": Training(DQN, stacked_balls, GpuReplayBuffer, codec=RLE),
+    "dqn-gpu-noise": Training(DQN, noise, GpuReplayBuffer, codec=HOSTED),
+    "dqn-gpu-dict": Training(DQN, partial(balls, BOTH), GpuDictReplayBuffer),
+    "sac-gpu-normalized-dict": Training(SAC, partial(normalized_balls, BOTH, continuous=True), GpuDictReplayBuffer),
+    "ppo-gpu": Training(PPO, balls, GpuRolloutBuffer),
+    "ppo-gpu-stacks": Training(PPO, stacked_balls, GpuRolloutBuffer, codec=RLE),
+    "ppo-gpu-dict": Training(PPO, partial(balls, BOTH), GpuDictRolloutBuffer, codec=HOSTED),
+}
+
+TRAININGS = REPLAYS | ROLLOUTS | GPU
 
 
 @by_name(TRAININGS)

@@ -24,6 +24,10 @@ from compressed_array_sb3.errors import BufferNotFullError as BufferNotFullError
 from compressed_array_sb3.errors import BufferOptionError as BufferOptionError
 from compressed_array_sb3.errors import MemoryForecastWarning as MemoryForecastWarning
 from compressed_array_sb3.errors import ObservationError as ObservationError
+from compressed_array_sb3.gpu import GpuDictReplayBuffer as GpuDictReplayBuffer
+from compressed_array_sb3.gpu import GpuDictRolloutBuffer as GpuDictRolloutBuffer
+from compressed_array_sb3.gpu import GpuReplayBuffer as GpuReplayBuffer
+from compressed_array_sb3.gpu import GpuRolloutBuffer as GpuRolloutBuffer
 from compressed_array_sb3.replay import CompressedDictNStepReplayBuffer as CompressedDictNStepReplayBuffer
 from compressed_array_sb3.replay import CompressedDictReplayBuffer as CompressedDictReplayBuffer
 from compressed_array_sb3.replay import CompressedHerReplayBuffer as CompressedHerReplayBuffer

@@ -151,8 +151,9 @@ class CompressedBuffer(BaseBuffer):
     def _rest(self) -> None:
         """Give back what the stores keep for the next observation: it will not follow the last one."""
         for array in self._arrays():
-            if isinstance(array, ObservationArray):
-                array.store.rest()
+            store = getattr(array, "store", None)
+            if store is not None:
+                store.rest()
 
     def _pairs(self) -> list[tuple[ObservationArray, ObservationArray]]:
         """The arrays that stand on one store."""
@@ -169,18 +170,21 @@ class CompressedBuffer(BaseBuffer):
             full = (self.buffer_size, self.n_envs, *shape)
             codec = _codecs.for_key(self.codec, key, prod(shape) * dtype.itemsize)
             old = before.get(key) if isinstance(before, dict) else before
-            store = old.store if isinstance(old, ObservationArray) else None
+            store = getattr(old, "store", None)
             for made in arrays:
-                if codec is None:
-                    made[key] = np.zeros(full, dtype)
-                elif store is None:
-                    made[key] = ObservationArray(full, dtype, item_ndim=len(shape), codec=codec)
-                    store = made[key].store
-                else:
-                    made[key] = ObservationArray(full, dtype, item_ndim=len(shape), store=store)
+                made[key] = self._new_array(full, dtype, len(shape), codec, store)
+                store = getattr(made[key], "store", None)
         is_dict = isinstance(self.observation_space, spaces.Dict)
         for name, made in zip(self.observation_fields, arrays, strict=True):
             self.__dict__[name] = self._dict_of(made) if is_dict else made[""]
+
+    def _new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], item_ndim: int, codec: Any, store: Any) -> Any:
+        """An array for observations, on a store that is there already or on one of its own; plain without a codec."""
+        if codec is None:
+            return np.zeros(shape, dtype)
+        if store is not None:
+            return ObservationArray(shape, dtype, item_ndim=item_ndim, store=store)
+        return ObservationArray(shape, dtype, item_ndim=item_ndim, codec=codec)
 
     def _dict_of(self, arrays: dict[str, Any]) -> dict[str, Any]:
         return arrays

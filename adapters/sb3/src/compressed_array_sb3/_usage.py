@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import compressed_array as ca
+from compressed_array import CompressedArray
+from compressed_array.torch import DeviceArray
 
 try:
     import psutil
@@ -73,13 +76,19 @@ class MemoryUsage:
 def usage_of(arrays: Sequence[Any], transitions: int, item_nbytes: int) -> KeyUsage:
     """The usage of one observation, whose arrays (the observations, the next ones) share a store."""
     raw = transitions * len(arrays) * item_nbytes
-    if not isinstance(arrays[0], ca.CompressedArray):
+    if getattr(arrays[0], "store", None) is None:
         return KeyUsage(raw, sum(array.nbytes for array in arrays), 0, "plain")
-    numbers = [array.cells.numbers.reshape(-1) for array in arrays]
+    numbers = [numbers_of(array) for array in arrays]
     held = np.concatenate(numbers)
-    held = held[held > 0]
+    held = held[held != 0]
     stored = arrays[0].store.nbytes + sum(n.nbytes for n in numbers)
     return KeyUsage(raw, stored, int(len(held) - len(np.unique(held))), ca.shorthand(arrays[0].codec))
+
+
+def numbers_of(array: CompressedArray | DeviceArray) -> npt.NDArray[Any]:
+    """The numbers by which an array's store knows its items; 0 where there is none."""
+    cells = array.cells.cpu().numpy() if isinstance(array, DeviceArray) else array.cells.numbers
+    return cells.reshape(-1)
 
 
 def available_memory() -> int | None:

@@ -10,7 +10,7 @@ from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from compressed_array_sb3._mixin import CompressedBuffer
-from compressed_array_sb3._reads import ObservationArray, Reads
+from compressed_array_sb3._reads import Reads
 from compressed_array_sb3._usage import available_memory, size
 from compressed_array_sb3.errors import MemoryForecastWarning
 
@@ -32,14 +32,15 @@ class CompressedReplay(CompressedBuffer):
             self._forecast(steps)
 
     def _stored(self) -> int:
-        return sum(first.store.nbytes for first, _ in self._pairs())
+        stores = {id(array.store): array.store for array in self._arrays() if getattr(array, "store", None) is not None}
+        return sum(store.nbytes for store in stores.values())
 
     def _forecast(self, steps: int) -> None:
         """Warn if what is to come does not fit: by the second half of these steps, since the first also sets up."""
         grown = max(self._stored() - self._stored_at_half, 0) / (steps - steps // 2)
-        plain = sum(array.nbytes for array in self._arrays() if not isinstance(array, ObservationArray))
+        plain = sum(array.nbytes for array in self._arrays() if getattr(array, "store", None) is None)
         to_come = grown * (self.buffer_size - steps) + plain * (1 - steps / self.buffer_size)
-        free = available_memory()
+        free = self._free_memory()
         if free is not None and to_come > free:
             warnings.warn(
                 f"by what the first {steps:,} steps took, the other {self.buffer_size - steps:,} of this buffer will "
@@ -48,6 +49,9 @@ class CompressedReplay(CompressedBuffer):
                 MemoryForecastWarning,
                 stacklevel=3,
             )
+
+    def _free_memory(self) -> int | None:
+        return available_memory()
 
 
 class CompressedReplayBuffer(CompressedReplay, ReplayBuffer):

@@ -24,6 +24,7 @@ from compressed_array.errors import CodecLevelError as CodecLevelError
 from compressed_array.errors import CodecUnavailableError as CodecUnavailableError
 from compressed_array.errors import CorruptFileError as CorruptFileError
 from compressed_array.errors import CorruptPayloadError as CorruptPayloadError
+from compressed_array.errors import HeapFullError as HeapFullError
 from compressed_array.errors import LossyWriteError as LossyWriteError
 from compressed_array.errors import UnknownCodecError as UnknownCodecError
 from compressed_array.errors import UnsupportedDtypeError as UnsupportedDtypeError

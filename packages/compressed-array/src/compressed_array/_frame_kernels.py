@@ -109,6 +109,18 @@ def is_shifted(item: Word, before: Word, frames: Word, geometry: Any) -> Word:
 
 
 @helper
+def count_new(item: Word, before: Word, geometry: Any) -> Word:
+    """How many frames of an item are new to one that comes after another: none, some at its end, or all."""
+    record, depth = geometry[RECORD], geometry[DEPTH]
+    if first_difference(item, before, np.int64(0), record) >= record:
+        return np.int64(0)
+    for frames in range(1, depth):
+        if is_shifted(item, before, np.int64(frames), geometry):
+            return np.int64(frames)
+    return np.int64(depth)
+
+
+@helper
 def take_frame(item: Word, index: Word, geometry: Any, target: Word) -> None:
     """Lay a frame of an item out in C order."""
     start, piece = item + index * geometry[RUN], geometry[PIECE]
@@ -264,14 +276,7 @@ def write_items(
         lane, item = lanes[lane_of[i]], source + i * stride
         new = depth
         if lane[LAST] != 0:
-            before = lane[IN_BATCH] if lane[IN_BATCH] != 0 else lane[ITEM]
-            if first_difference(item, before, np.int64(0), record) >= record:
-                new = np.int64(0)
-            else:
-                for frames in range(1, depth):
-                    if is_shifted(item, before, np.int64(frames), geometry):
-                        new = np.int64(frames)
-                        break
+            new = count_new(item, lane[IN_BATCH] if lane[IN_BATCH] != 0 else lane[ITEM], geometry)
         if new > 0:
             if lane[GROUP_OF] == 0 or lane[COUNT] + new > lane[CAPACITY]:
                 if lane[COUNT] + new < depth:

@@ -29,7 +29,7 @@ from compressed_array._frames import Frames
 from compressed_array._groups import ADDRESS_MASK, DEAD, FIRST_CODEC, FREE, FULL, PLAIN, SLOTS, TAG_BITS
 from compressed_array._heap import MAX_PAYLOAD, OFFSET_BITS
 from compressed_array._lanes import BUFFER, CAPACITY, GROUP_OF, ROOM, SEGMENT, SIZE, USED
-from compressed_array._layouts import Layout
+from compressed_array._layouts import Layout, strides_of
 from compressed_array._memory import return_free_memory
 from compressed_array._payloads import Payloads
 from compressed_array._stacks import StackFinder, given_layout
@@ -104,10 +104,10 @@ class FrameStore:
             self._known_lanes = lanes, known
         self._watch.items += len(items)
         self._look_for_stack(items, lanes)
-        geometry = frames.geometry(self._strides(items))
+        geometry = frames.geometry(strides_of(items))
         if geometry is None:
             items = np.ascontiguousarray(items)
-            geometry = frames.geometry(self._strides(items))
+            geometry = frames.geometry(strides_of(items))
             assert geometry is not None  # C order is dense
         frames.lanes.arrange(geometry.strides)
         done = 0
@@ -217,17 +217,6 @@ class FrameStore:
             native = _frame_native.is_usable(self._frames)
             self._engine = _frame_native.NativeEngine(self._frames) if native else TwinEngine(self._frames)
         return self._engine
-
-    def _strides(self, items: npt.NDArray[Any]) -> tuple[int, ...]:
-        """The strides of an item. Along an axis of length one they may be anything, and must not make a difference."""
-        strides = list(items.strides[1:])
-        if 1 in self.item_shape:
-            after = self.dtype.itemsize
-            for axis in reversed(range(len(strides))):
-                if self.item_shape[axis] == 1:
-                    strides[axis] = after
-                after = strides[axis] * self.item_shape[axis]
-        return tuple(strides)
 
     def _look_for_stack(self, items: npt.NDArray[Any], lanes: Lanes) -> None:
         """Divide items into frames as they are stacked, once that is seen, and no longer if it was not so after all."""

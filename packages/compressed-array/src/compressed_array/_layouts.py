@@ -61,6 +61,19 @@ class Geometry(NamedTuple):
     words: npt.NDArray[np.int64]
 
 
+def strides_of(items: npt.NDArray[Any]) -> tuple[int, ...]:
+    """The strides of an item. Along an axis of length one they may be anything, and must not make a difference."""
+    shape, strides = items.shape[1:], items.strides[1:]
+    if 1 not in shape:
+        return strides
+    changed, after = list(strides), items.itemsize
+    for axis in reversed(range(len(shape))):
+        if shape[axis] == 1:
+            changed[axis] = after
+        after = changed[axis] * shape[axis]
+    return tuple(changed)
+
+
 def geometry(layout: Layout, item_shape: tuple[int, ...], itemsize: int, strides: tuple[int, ...]) -> Geometry | None:
     """The geometry of items with these strides, or None where they have to be copied first."""
     axes = [*zip(item_shape, strides, strict=True), (itemsize, 1)]

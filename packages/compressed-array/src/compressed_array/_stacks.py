@@ -42,26 +42,32 @@ class StackFinder:
         self._signs = dict.fromkeys(stacks(item_shape), 0)
         self._pairs, self._tries, self._looks = 0, TRIES, 0
 
+    @property
+    def is_tired(self) -> bool:
+        """Whether it has looked at enough pairs for now."""
+        return not self._tries or not self._signs
+
     def look(self, items: npt.NDArray[Any], lane_of: npt.NDArray[np.int64], lanes: Lanes) -> tuple[int, int] | None:
         """The axis of the stack and the width of a frame along it, once they are known."""
         self._looks += 1
         if self._looks % ASK_AGAIN == 0:
             self._tries, self._pairs = max(self._tries, SIGNS), 0
             self._signs = dict.fromkeys(self._signs, 0)
-        if not self._tries or not self._signs:
+        if self.is_tired:
             return None
         before: dict[int, npt.NDArray[Any]] = {}
         for item, lane in zip(items[: 2 * TRIES], lane_of.tolist(), strict=False):
             if lane not in before and lanes.words[lane, LAST]:
                 before[lane] = lanes.item(lane).view(items.dtype)[0]
             if lane in before and self._tries:
-                found = self._compare(before[lane], item)
+                found = self.compare(before[lane], item)
                 if found is not None:
                     return found
             before[lane] = item
         return None
 
-    def _compare(self, before: npt.NDArray[Any], after: npt.NDArray[Any]) -> tuple[int, int] | None:
+    def compare(self, before: npt.NDArray[Any], after: npt.NDArray[Any]) -> tuple[int, int] | None:
+        """Look at one pair; says what `look` does."""
         if before.tobytes() == after.tobytes():
             return None
         self._tries -= 1

@@ -17,6 +17,7 @@ KERNEL_MODULES = (
     "_native",
     "_change_kernels",
     "_frame_kernels",
+    "_news_kernels",
     "_walk_kernels",
     "codecs._rle_encode",
     "codecs._rle_decode",

@@ -50,3 +50,7 @@ class UnsupportedDtypeError(TypeError):
 
 class UnsupportedOperationError(TypeError):
     """Something a compressed array cannot do without lying about its memory; the message names the way that works."""
+
+
+class HeapFullError(MemoryError):
+    """A heap on a device that may take no more memory than `heap_bytes`. What was there before is still there."""

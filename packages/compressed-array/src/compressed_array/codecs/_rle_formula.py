@@ -28,9 +28,14 @@ def count_up(xp: Any, like: Any) -> Any:
     return xp.cumsum(xp.ones_like(like), 0) - 1
 
 
+def run_starts(xp: Any, items: Any) -> Any:
+    """Which items begin a run, along the last axis."""
+    return xp.concatenate((items[..., :1] == items[..., :1], items[..., 1:] != items[..., :-1]), -1)
+
+
 def split_into_runs(xp: Any, items: Any) -> tuple[Any, Any]:
     """The values and the lengths of the runs in a flat, non-empty integer array; none is longer than LONGEST_RUN."""
-    starts = xp.where(xp.concatenate((items[:1] == items[:1], items[1:] != items[:-1])))[0]
+    starts = xp.where(run_starts(xp, items))[0]
     lengths = xp.concatenate((starts[1:], starts[:1] + len(items))) - starts
     pieces = (lengths + (LONGEST_RUN - 1)) // LONGEST_RUN
     split = repeat(xp, xp.ones_like(lengths) * LONGEST_RUN, pieces)

@@ -1,0 +1,47 @@
+"""What is new in items that follow each other, in memory: for stores that keep the frames themselves elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from compressed_array._frame_kernels import INTEGER, WORDS, count_new, keep_last, take_frame
+from compressed_array._lanes import IN_BATCH, ITEM, LAST
+from compressed_array._layouts import DEPTH, FRAME, RECORD
+from compressed_array._native import Word, jit
+
+NOTHING, LANES = numba.types.void, INTEGER[:, ::1]
+
+
+@jit(NOTHING(INTEGER, INTEGER, WORDS, WORDS, LANES, WORDS))
+def count_news(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any, new: Any) -> None:
+    """How many frames of each item are new to its lane, or to the item of that lane before it in the batch."""
+    for i in range(lane_of.shape[0]):
+        lane, item = lanes[lane_of[i]], source + i * stride
+        before = lane[IN_BATCH]
+        if before == 0 and lane[LAST] != 0:
+            before = lane[ITEM]
+        new[i] = count_new(item, before, geometry) if before != 0 else geometry[DEPTH]
+        lane[IN_BATCH] = item
+    for i in range(lane_of.shape[0]):
+        lanes[lane_of[i], IN_BATCH] = 0
+
+
+@jit(NOTHING(INTEGER, INTEGER, WORDS, WORDS, INTEGER))
+def take_frames(source: Word, stride: Word, geometry: Any, frames: Any, target: Word) -> None:
+    """Lay frames out in C order, one after the other; they are counted over all items."""
+    depth = geometry[DEPTH]
+    for k in range(frames.shape[0]):
+        item, index = source + frames[k] // depth * stride, frames[k] % depth
+        take_frame(item, np.int64(index), geometry, target + k * geometry[FRAME])
+
+
+@jit(NOTHING(INTEGER, INTEGER, WORDS, WORDS, LANES))
+def remember(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any) -> None:
+    """Let lanes know their last items."""
+    for i in range(lane_of.shape[0]):
+        lane = lanes[lane_of[i]]
+        lane[IN_BATCH], lane[LAST] = source + i * stride, 1
+    keep_last(lane_of, np.int64(0), np.int64(lane_of.shape[0]), lanes, geometry[RECORD])

@@ -1,0 +1,274 @@
+"""`DeviceArray`: a grid of items that lie compressed on a torch device, read and written as tensors."""
+
+from __future__ import annotations
+
+import warnings
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compressed_array.errors import LossyWriteError, UnsupportedOperationError
+from compressed_array.registry import get_codec, shorthand
+from compressed_array.torch._coders import on_device
+from compressed_array.torch._device_store import DeviceStore
+from compressed_array.torch._dtypes import as_torch_dtype
+from compressed_array.torch._grid import Grid
+from compressed_array.torch._host import available, copied, cpu, full_device
+from compressed_array.torch._methods import Method
+
+# An item this small is not worth its entry in a table.
+SMALL = 64
+
+
+class DeviceArray:
+    """A compressed tensor of `shape` on `device`: `a[key] = items` stores, `a[key]` gives a tensor on that device.
+
+    The first axes are a grid, the last `item_ndim` (all but the first, if nothing else is said) those of an item, the
+    unit that is compressed. Keys pick items by integers, slices, and arrays or tensors of integers, as they would in a
+    tensor; whole batches go in and out at once. What was never written is zero.
+
+    :param codec: "delta" (what "auto" means here) or "rle", coded on the device; "none" for a dense tensor; any other
+        of the core's for a round trip to the host per batch
+    :param store: that of another array of such items, to keep once what both hold
+    :param heap_bytes: what the store's heap may take at the most; without it, what there is
+    :param max_slot_bytes: deprecated, the same for each item of the grid
+    """
+
+    def __init__(
+        self,
+        shape: Any,
+        dtype: Any = torch.uint8,
+        *,
+        device: torch.device | str = "cpu",
+        item_ndim: int | None = None,
+        codec: Any = "auto",
+        store: DeviceStore | None = None,
+        heap_bytes: int | None = None,
+        max_slot_bytes: int | None = None,
+    ) -> None:
+        self._shape = tuple(int(n) for n in shape)
+        self.dtype, self.device = as_torch_dtype(dtype), full_device(device)
+        items = max(len(self._shape) - 1, 0) if item_ndim is None else item_ndim
+        if not 0 <= items <= len(self._shape):
+            raise ValueError(f"item_ndim must be from 0 to {len(self._shape)}, the number of axes, not {items}")
+        self.grid_shape, self.item_shape = self._shape[: len(shape) - items], self._shape[len(shape) - items :]
+        if max_slot_bytes is not None:
+            warnings.warn("max_slot_bytes is deprecated; heap_bytes caps the heap, which needs none", stacklevel=2)
+            heap_bytes = max_slot_bytes * prod(self.grid_shape) if heap_bytes is None else heap_bytes
+        self._dense: torch.Tensor | None = None
+        self.cells = torch.zeros(self.grid_shape, dtype=torch.int32, device=self.device)
+        if store is None:
+            method = Method(codec)
+            small = prod(self.item_shape) * self.dtype.itemsize <= SMALL
+            if method.is_dense or small:
+                self._dense = torch.zeros(self._shape, dtype=self.dtype, device=self.device)
+                self.cells = self.cells.new_zeros(0)
+            else:
+                store = DeviceStore(self.item_shape, self.dtype, method, self.device, heap_bytes)
+        elif store.item_shape != self.item_shape or store.dtype != self.dtype or store.device != self.device:
+            raise ValueError(
+                f"the store is not one for items of {self.dtype} and shape {self.item_shape} on {self.device}"
+            )
+        self._store = store
+        self._grid = Grid(self.grid_shape, self.ndim, self.device)
+        if store is not None:
+            store.holders.add(self)
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size(self._shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    @property
+    def store(self) -> DeviceStore | None:
+        """What the array stands on; None where items are kept as they are."""
+        return self._store
+
+    @property
+    def codec(self) -> Any:
+        """The codec that items are stored with."""
+        return get_codec("none") if self._store is None else self._store.method.codec
+
+    @property
+    def nbytes(self) -> int:
+        """What the dense tensor would take."""
+        return prod(self._shape) * self.dtype.itemsize
+
+    @property
+    def nbytes_stored(self) -> int:
+        """The memory that this takes on the device, as its allocator counts it, with all that shares the store."""
+        return self.nbytes if self._store is None else self._store.nbytes + self.cells.numel() * self.cells.itemsize
+
+    def count_written(self) -> int:
+        """How many items were written; waits for the device."""
+        return prod(self.grid_shape) if self._store is None else int((self.cells != 0).sum())
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def __getitem__(self, key: Any) -> torch.Tensor:
+        host_grid, inside = self._grid.split(key)
+        grid = self._grid.on_device(host_grid)
+        if self._dense is not None:
+            items = self._dense[grid]
+            items = items.clone() if items._base is not None else items
+        else:
+            assert self._store is not None
+            with self._store.lock:
+                numbers = self.cells[grid]
+                flat = self._store.read(numbers.reshape(-1).to(torch.int64))
+            items = flat.reshape(*numbers.shape, *self.item_shape)
+        return items[(..., *inside)] if inside else items
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if type(key) is int and self._grid.row_lanes is not None and self._store is not None:
+            items = torch.as_tensor(value)
+            if items.shape == self._shape[1:] and items.dtype == self.dtype:  # a step, which should not wait for Python
+                if not -self._shape[0] <= key < self._shape[0]:
+                    raise IndexError(f"index {key} is out of range for an axis of {self._shape[0]}")
+                with self._store.lock:
+                    numbers = self._store.write(items, self._grid.row_lanes)  # which may give the array other cells
+                    self.cells[key].copy_(numbers)
+                return
+        host_grid, inside = self._grid.split(key)
+        grid = self._grid.on_device(host_grid)
+        if inside:
+            raise UnsupportedOperationError("items are written whole; read them, change them and write them back")
+        if self._dense is not None:
+            self._dense[grid] = self._items(value, self._dense[grid].shape).to(self.device)
+            return
+        assert self._store is not None
+        with self._store.lock:
+            target = self.cells[grid]
+            items = self._items(value, (*target.shape, *self.item_shape))
+            if not target.numel():
+                return
+            lanes = self._grid.lanes(host_grid, target.numel())
+            numbers = self._store.write(items.reshape(-1, *self.item_shape), lanes).to(self.cells.dtype)
+            stays = self._grid.last_of_each(host_grid)
+            if stays is None:
+                self.cells[grid] = numbers.reshape(target.shape)
+            else:
+                positions, last = (on_device(part, self.device) for part in stays)
+                self.cells.view(-1)[positions] = numbers[last]
+
+    def swapaxes(self, first: int, second: int) -> DeviceArray:
+        """The same items in another order of two axes of the grid. It does not follow what is written to this one."""
+        axes = len(self.grid_shape)
+        if not (0 <= first < axes and 0 <= second < axes):
+            raise UnsupportedOperationError(f"only axes of the grid can be exchanged, which are 0 to {axes - 1}")
+        if self._dense is not None:
+            return self._like(self._dense.transpose(first, second).contiguous())
+        return self._like(self.cells.transpose(first, second).contiguous())
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        """The same items in another grid."""
+        asked = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        kept = len(asked) - len(self.item_shape)
+        if tuple(asked[kept:]) != self.item_shape:
+            raise UnsupportedOperationError(f"items of shape {self.item_shape} cannot be given another shape")
+        return self._like(self.cells.reshape(asked[:kept]) if self._dense is None else self._dense.reshape(asked))
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the array holds, in tensors of its own."""
+        store = None if self._store is None else self._store.state()
+        state: dict[str, Any] = copied({"cells": self.cells, "dense": self._dense, "store": store})
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Hold what an array of the same kind did, on any device. Other arrays on its store lose what they hold."""
+        if (state["store"] is None) != (self._store is None):
+            raise ValueError("this is the state of an array with another codec")
+        held = state["dense"] if self._store is None else state["cells"]
+        mine = self._dense if self._store is None else self.cells
+        if mine is None or held.shape != mine.shape:
+            raise ValueError(f"this is the state of an array of another shape; this one has {tuple(self._shape)}")
+        if self._store is None:
+            self._dense = held.to(self.device, copy=True)
+            return
+        with self._store.lock:
+            self._store.restore(state["store"])
+            for holder in self._store.holders:
+                holder.cells = torch.zeros_like(holder.cells)
+            self.cells = held.to(self.device, copy=True)
+
+    def save(self, path: str | Path) -> None:
+        """Write the array to a file."""
+        torch.save({"about": self._about(), **cpu(self.state_dict())}, path)
+
+    @classmethod
+    def load(cls, path: str | Path, device: torch.device | str | None = None) -> DeviceArray:
+        """Read an array from a file, onto a device: the one it was on, if nothing else is said and that is there."""
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        array = cls.__new__(cls)
+        array.__setstate__({**state, "device": device})
+        return array
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"about": self._about(), "cells": self.cells.cpu(), "dense": cpu(self._dense), "shared": self._store}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        about = state["about"]
+        shared = state.get("shared")
+        device = shared.device if shared is not None else available(state.get("device") or about["device"])
+        dtype = getattr(torch, about["dtype"])
+        if shared is None and state.get("store") is not None:
+            item_shape = tuple(about["shape"][len(about["shape"]) - about["item_ndim"] :])
+            shared = DeviceStore(item_shape, dtype, Method(about["codec"]), device, about["heap_bytes"])
+            shared.restore(state["store"])
+        self.__init__(  # type: ignore[misc]  # of an object that was made without it
+            about["shape"],
+            dtype,
+            device=device,
+            item_ndim=about["item_ndim"],
+            codec="none" if shared is None else "auto",
+            store=shared,
+        )
+        self.cells = state["cells"].to(device)
+        if state["dense"] is not None:
+            self._dense = state["dense"].to(device)
+
+    def __repr__(self) -> str:
+        return (
+            f"<DeviceArray {self._shape} {str(self.dtype).removeprefix('torch.')} on {self.device}: items of "
+            f"{self.item_shape}, {shorthand(self.codec)}, {self.nbytes:,} bytes in {self.nbytes_stored:,}>"
+        )
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "shape": list(self._shape),
+            "item_ndim": len(self.item_shape),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "device": str(self.device),
+            "codec": self.codec.get_config(),
+            "heap_bytes": None if self._store is None else self._store.heap_bytes,
+        }
+
+    def _like(self, held: torch.Tensor) -> DeviceArray:
+        """An array of the same items with another grid."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        if self._store is None:
+            made._dense = held
+            made._shape = tuple(held.shape)
+        else:
+            made.cells = held
+            made._shape = (*held.shape, *self.item_shape)
+            self._store.holders.add(made)
+        made.grid_shape = made._shape[: len(made._shape) - len(self.item_shape)]
+        made._grid = Grid(made.grid_shape, made.ndim, self.device)
+        return made
+
+    def _items(self, value: Any, shape: tuple[int, ...]) -> torch.Tensor:
+        items = torch.as_tensor(value)
+        if items.dtype != self.dtype:
+            cast = items.to(self.dtype)
+            if bool(((cast.to(items.dtype) != items) & (items == items)).any()):
+                raise LossyWriteError(f"a value of {items.dtype} that {self.dtype} does not hold; nothing was written")
+            items = cast
+        return items.expand(shape)

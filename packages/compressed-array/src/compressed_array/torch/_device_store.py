@@ -1,0 +1,242 @@
+"""`DeviceStore`: items on a torch device that follow each other in time, every frame of them stored once.
+
+What `FrameStore` is on the host: an item is compared with the last one of its lane, on the device, and only its new
+frames are stored, by a coder. A batch asks the device twice: what is new in it, and how large that has become.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+
+from compressed_array._layouts import Layout
+from compressed_array.errors import HeapFullError
+from compressed_array.torch._coders import Batch, Coded, Coder, Ints, on_device
+from compressed_array.torch._frames import ROW_OF, FrameTable
+from compressed_array.torch._heap import SMALLEST_SEGMENT
+from compressed_array.torch._host import available, cpu, fetch, storage_nbytes
+from compressed_array.torch._host_items import HostLook
+from compressed_array.torch._methods import Method
+from compressed_array.torch._streams import DeviceLook, Streams
+from compressed_array.torch._sweep import Sweep
+from compressed_array.torch._undecided import Undecided
+
+
+class DeviceStore:
+    """Items of one shape and dtype, by number, for all arrays that stand on it."""
+
+    def __init__(
+        self,
+        item_shape: tuple[int, ...],
+        dtype: torch.dtype,
+        method: Method,
+        device: torch.device,
+        heap_bytes: int | None,
+    ) -> None:
+        self.item_shape, self.dtype, self.method = item_shape, dtype, method
+        self.device, self.heap_bytes = device, heap_bytes
+        self.item_nbytes = prod(item_shape) * dtype.itemsize
+        self.lock = threading.RLock()
+        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()  # what has `cells` with numbers of ours
+        self._table = FrameTable(device)
+        self._due_at = 0  # when so many bytes have come, it is seen which frames are needed
+        self._staged: list[tuple[Ints, torch.Tensor]] = []  # of frames that are rows for now: the lanes and numbers
+        layout = method.layout(item_shape, dtype.itemsize)
+        self._streams: Streams
+        self._coder: Coder
+        self._undecided = Undecided(item_shape, dtype.itemsize, device) if layout is None else None
+        if layout is not None:
+            self._use(layout)
+
+    @property
+    def nbytes(self) -> int:
+        """All memory that the store has taken from the device."""
+        if self._undecided is not None:
+            return self._undecided.nbytes + self._table.nbytes
+        heaps = sum(heap.nbytes for heap, _, _ in self._coder.heaps())
+        staged = storage_nbytes(*(numbers for _, numbers in self._staged))
+        return heaps + self._table.nbytes + self._streams.nbytes + self._coder.nbytes + staged
+
+    @property
+    def live_nbytes(self) -> int:
+        """What of it belongs to frames that were needed when they were last marked, or came since."""
+        if self._undecided is not None:
+            return self.nbytes
+        return sum(heap.live_rows * heap.row_nbytes for heap, _, _ in self._coder.heaps())
+
+    def read(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Items, of their dtype, from a flat tensor of numbers."""
+        with self.lock:
+            if self._undecided is not None:
+                data = self._undecided.read(numbers)
+            else:
+                frames = self._table.stack(numbers, self._streams.layout.depth)
+                decoded = self._coder.decode(self._table, frames.reshape(-1))
+                data = self._streams.joined(decoded.reshape(*frames.shape, -1))
+            return data.contiguous().view(self.dtype).reshape(len(numbers), *self.item_shape)
+
+    def write(self, items: torch.Tensor, lanes: Ints) -> torch.Tensor:
+        """Store items, one of each lane after the other; says their numbers."""
+        if self._undecided is None:
+            return self._write(self._streams.look(items, lanes), lanes)
+        numbers = self._undecided.write(items.reshape(len(items), -1).contiguous().view(torch.uint8), lanes)
+        if self._undecided.layout is None:
+            return numbers
+        return self._decide(self._undecided).index_select(0, numbers)
+
+    def rest(self) -> None:
+        """Hold nothing but items until the next write, which may have to store more than it otherwise would."""
+        with self.lock:
+            if self._undecided is None:
+                self._encode_staged()
+                self._streams = self._new_streams(self._streams.layout)
+                self._coder.rest()
+                self.sweep()
+
+    def sweep(self) -> None:
+        """Find out which frames are needed, and give back what the others take, as far as that is possible."""
+        with self.lock:
+            if self._undecided is None:
+                self._encode_staged()
+                due = self._new_sweep()
+                self._finish(due, fetch(*due.asks), thoroughly=True)
+
+    def state(self) -> dict[str, Any]:
+        """All that there is, in tensors and numbers."""
+        with self.lock:
+            self.sweep()
+            if self._undecided is not None:
+                return {"undecided": self._undecided.state()}
+            return {
+                "layout": list(self._streams.layout),
+                "table": self._table.state(),
+                "streams": self._streams.state(),
+                "coder": self._coder.state(),
+            }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        with self.lock:
+            if "undecided" in state:
+                first = state["undecided"]
+                self._undecided = Undecided(self.item_shape, self.dtype.itemsize, self.device)
+                self._undecided.write(first["items"][1:].to(self.device), first["lanes"].cpu().numpy()[1:])
+                return
+            self._undecided = None
+            self._use(Layout(*state["layout"]))
+            self._table.restore(state["table"])
+            self._streams.restore(state["streams"])
+            self._coder.restore(state["coder"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        kind = (self.item_shape, self.dtype, self.method, str(self.device), self.heap_bytes)
+        return {"kind": kind, "state": cpu(self.state())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        item_shape, dtype, method, device, heap_bytes = state["kind"]
+        self.__init__(item_shape, dtype, method, available(device), heap_bytes)  # type: ignore[misc]  # made without it
+        self.restore(state["state"])
+
+    def _new_streams(self, layout: Layout) -> Streams:
+        return Streams(layout, self.item_shape, self.dtype.itemsize, self.device)
+
+    def _use(self, layout: Layout) -> None:
+        self._streams = self._new_streams(layout)
+        self._coder = self.method.coder(layout.frame_nbytes, self.dtype.itemsize, self.device, self.heap_bytes)
+
+    def _decide(self, first: Undecided) -> torch.Tensor:
+        """Store what was kept until now, as it should be; says the new number of each."""
+        assert first.layout is not None
+        self._use(first.layout)
+        items = torch.from_numpy(first.host[1:]).view(self.dtype).reshape(-1, *self.item_shape)
+        lanes = first.lanes[1:]
+        numbers = self._write(self._streams.look_on_host(items, lanes), lanes)
+        self._undecided = None
+        numbers = torch.cat([numbers.new_zeros(1), numbers])
+        for holder in self.holders:
+            holder.cells = numbers[holder.cells.to(torch.int64)].to(holder.cells.dtype)
+        return numbers
+
+    def _write(self, look: HostLook | DeviceLook, lanes: Ints) -> torch.Tensor:
+        streams, table = self._streams, self._table
+        asks = [] if look.asks is None else [look.asks]
+        due = self._new_sweep() if self._is_due() else None
+        answers = fetch(*asks, *(due.asks if due else [])) if asks or due else []
+        if due is not None:
+            self._finish(due, answers[len(asks) :])
+        new = look.new(answers[0] if asks else [])
+        if not new.any():
+            last = streams.numbers[:, 0]
+            return last if streams.are_all(lanes) else last.index_select(0, on_device(lanes, self.device))
+        news = streams.news(new, lanes)
+        frames = look.frames(news.frames, self.device)
+        batch, count = Batch(frames, news.lane, news.turn, streams.count), len(frames)
+        first = self._coder.stage(frames, streams.count)
+        coded = None
+        if first is None:
+            coded = self._encode(batch)
+            own = np.column_stack([coded.start, coded.length, coded.row])
+        else:
+            own = np.zeros((count, 3), np.int64)
+            own[:, 2] = np.arange(first, first + count)
+        numbers = table.take(count)
+        links, result = streams.take(batch, coded, news, lanes, numbers)
+        table.words.index_copy_(0, numbers, torch.cat([links, on_device(own, self.device)], 1))
+        look.remember()
+        if coded is None:
+            self._staged.append((news.lane, numbers.clone()))
+            if self._coder.is_stage_full(count):
+                self._encode_staged()
+        return result
+
+    def _encode(self, batch: Batch) -> Coded:
+        try:
+            return self._coder.encode(batch)
+        except HeapFullError:
+            self.sweep()
+            return self._coder.encode(batch)
+
+    def _encode_staged(self) -> None:
+        """Encode the frames that are rows for now."""
+        if not self._staged:
+            return
+        lane, numbers = zip(*self._staged, strict=True)
+        lanes = np.concatenate(lane)
+        order = np.argsort(lanes, kind="stable")
+        by_lane = lanes[order]
+        begins = np.maximum.accumulate(np.where(np.append(True, by_lane[1:] != by_lane[:-1]), np.arange(len(order)), 0))
+        where = on_device(order, self.device)
+        frames = self._coder.staged().index_select(0, where)
+        batch = Batch(frames, by_lane, np.arange(len(order)) - begins, self._streams.count)
+        coded = self._encode(batch)
+        numbered = torch.cat(numbers).index_select(0, where)
+        links = self._streams.renumber(batch, coded, numbered)
+        own = on_device(np.column_stack([coded.start, coded.length, coded.row]), self.device)
+        self._table.words[numbered, ROW_OF:] = torch.cat([links, own], 1)
+        self._staged = []
+        self._coder.unstage()
+
+    def _come(self) -> int:
+        """How many bytes have come to the heaps, ever."""
+        return sum(heap.appended * heap.row_nbytes for heap, _, _ in self._coder.heaps())
+
+    def _is_due(self) -> bool:
+        """Whether so much has come since frames were last marked that it is worth while to see which are needed."""
+        if self._undecided is not None:  # arrays still hold the numbers it gave out
+            return False
+        return self._come() > self._due_at or self._table.free < self._streams.count
+
+    def _new_sweep(self) -> Sweep:
+        if not self._staged:
+            self._coder.unstage(for_good=True)  # so that all can be moved
+        items = [*(holder.cells for holder in self.holders), self._streams.numbers[:, 0]]
+        others = [self._streams.numbers.reshape(-1), *(numbers for _, numbers in self._staged)]
+        return Sweep(self._table, self._coder.heaps(), items, others, self._streams.layout.depth)
+
+    def _finish(self, due: Sweep, answers: list[list[int]], *, thoroughly: bool = False) -> None:
+        due.finish(answers, thoroughly=thoroughly)
+        self._due_at = self._come() + max(self.live_nbytes // 8, SMALLEST_SEGMENT)

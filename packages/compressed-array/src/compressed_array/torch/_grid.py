@@ -1,0 +1,88 @@
+"""`Grid`: what the keys of an array on a device mean: which cells, of which streams, and what of an item."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from compressed_array._store import MOST_LANES
+from compressed_array.errors import UnsupportedOperationError
+from compressed_array.torch import _coders
+from compressed_array.torch._coders import Ints
+
+Key = tuple[Any, ...]
+
+
+class Grid:
+    """The axes of an array along which items lie."""
+
+    def __init__(self, shape: tuple[int, ...], ndim: int, device: torch.device) -> None:
+        self.shape, self._ndim, self._device = shape, ndim, device
+        # The streams of a row, where there are rows that are written one by one.
+        self.row_lanes = row_lanes(shape[1]) if len(shape) == 2 else None
+
+    def split(self, key: Any) -> tuple[Key, Key]:
+        """The part of a key that picks items, and the part that goes into them."""
+        parts = key if isinstance(key, tuple) else (key,)
+        if any(part is Ellipsis for part in parts):
+            at = next(i for i, part in enumerate(parts) if part is Ellipsis)
+            parts = (*parts[:at], *[slice(None)] * (self._ndim - len(parts) + 1), *parts[at + 1 :])
+        if len(parts) > self._ndim:
+            raise IndexError(f"{len(parts)} indices for an array of {self._ndim} axes")
+        axes = len(self.shape)
+        grid, inside = tuple(self._part(part) for part in parts[:axes]), parts[axes:]
+        if all(isinstance(part, slice) and part == slice(None) for part in inside):
+            return grid, ()
+        if any(not isinstance(part, (int, slice)) for part in inside):
+            raise UnsupportedOperationError("arrays pick whole items; index what you get")
+        return grid, (*inside, *[slice(None)] * (self._ndim - len(parts)))
+
+    def _part(self, part: Any) -> Any:
+        """A part of a key: an integer, a slice, an array of integers, or a tensor of them that is not on the host."""
+        if isinstance(part, slice):
+            return part
+        found = part if isinstance(part, torch.Tensor) and part.device.type != "cpu" else np.asarray(part)
+        kind = found.dtype
+        if (kind.kind not in "iu") if isinstance(kind, np.dtype) else (kind == torch.bool or kind.is_floating_point):
+            raise UnsupportedOperationError("the grid takes integers, slices, and arrays of integers")
+        return int(found) if not found.ndim and isinstance(found, np.ndarray) else found
+
+    def on_device(self, grid: Key) -> Key:
+        """The same on the device."""
+        there = _coders.on_device
+        return tuple(
+            there(part.astype(np.int64), self._device) if isinstance(part, np.ndarray) else part for part in grid
+        )
+
+    def lanes(self, grid: Key, count: int) -> Ints:
+        """The streams that cells belong to: by the last axis of the grid, as far as the host knows where they are."""
+        axes = len(self.shape)
+        if axes < 2:
+            return np.zeros(count, np.int64)
+        last = self.shape[-1]
+        if any(isinstance(part, torch.Tensor) for part in grid):
+            # To ask the device would take longer than a batch that mixes its streams up costs in space.
+            return np.arange(count) % min(last, MOST_LANES)
+        lanes = np.broadcast_to(np.arange(last) % MOST_LANES, self.shape)[grid]
+        return np.array(lanes, np.int64).reshape(-1)
+
+    def last_of_each(self, grid: Key) -> tuple[Ints, Ints] | None:
+        """Where a key names cells twice: each of them once, and which item stays there, which in numpy is the last."""
+        if not any(isinstance(part, np.ndarray) for part in grid) or any(isinstance(p, torch.Tensor) for p in grid):
+            return None
+        positions: Any = 0
+        for axis, length in enumerate(self.shape):
+            along = np.arange(length).reshape(-1, *[1] * (len(self.shape) - axis - 1))
+            positions = positions * length + np.broadcast_to(along, self.shape)[grid]
+        flat = np.asarray(positions).reshape(-1)
+        each, newest = np.unique(flat[::-1], return_index=True)
+        return None if len(each) == len(flat) else (each, len(flat) - 1 - newest)
+
+
+@cache
+def row_lanes(count: int) -> Ints:
+    """The streams of one row of a grid, for all arrays the same object, by which a store knows them."""
+    return np.arange(count) % MOST_LANES

@@ -1,0 +1,310 @@
+"""`TorchHeap`: a segmented heap of records on a torch device, which grows and shrinks by itself.
+
+A record is some rows of one or more columns, each a tensor of its own: a heap of bytes has one column, one of positions
+and values has two, whose rows belong together. So what is stored is gathered as numbers, not put together from bytes.
+
+Records are appended to a segment until that is full. The heap knows how many rows of a segment live from whoever
+counts them (`live_rows`); a segment without any is dropped, one with few is emptied by moving the rest. Addresses are
+`segment << 40 | row`. All of it is done for whole batches, and nothing here waits for the device: sizes come from the
+caller, who fetches them for several heaps at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+import torch
+
+from compressed_array.errors import HeapFullError
+
+Column = tuple[torch.dtype, tuple[int, ...]]
+ROW_BITS = 40
+ROW_MASK = (1 << ROW_BITS) - 1
+SMALLEST_SEGMENT, LARGEST_SEGMENT = 64 * 1024, 64 * 1024 * 1024
+ONE_SEGMENT = 4 * 1024 * 1024
+SEGMENTS = 8  # about as many of them; a batch that is read takes a few kernels for each
+
+
+class Segment:
+    """Memory for some rows, of which the first `used` are written and `live` are somebody's, as last counted."""
+
+    def __init__(self, columns: Sequence[Column], rows: int, device: torch.device) -> None:
+        self.columns = [torch.empty((rows, *shape), dtype=dtype, device=device) for dtype, shape in columns]
+        self.rows, self.used, self.live = rows, 0, 0
+
+
+class Gathering(NamedTuple):
+    """Records on their way out, in the order of their segments. `rows` counts those of each segment, on the device."""
+
+    order: torch.Tensor | None
+    start: torch.Tensor
+    length: torch.Tensor
+    rows: torch.Tensor
+
+
+class TorchHeap:
+    """Records of `columns` on a device.
+
+    :param columns: dtype and shape of a row, for each column
+    :param heap_bytes: what the heap may take at the most; without it, what there is
+    """
+
+    def __init__(self, columns: Sequence[Column], device: torch.device, heap_bytes: int | None = None) -> None:
+        self.columns, self.device, self.heap_bytes = list(columns), device, heap_bytes
+        self.row_nbytes = sum(dtype.itemsize * prod(shape) for dtype, shape in self.columns)
+        self._segments: list[Segment | None] = []
+        self._open = -1
+        # Where rows are staged: a segment, the first row there, for how many there is room; and how many there are.
+        self._stage: tuple[int, int, int] | None = None
+        self._staged = 0
+        self.appended = 0  # rows, since the heap was made
+
+    @property
+    def nbytes(self) -> int:
+        """All memory that the heap has taken from the device."""
+        return self.row_nbytes * sum(segment.rows for segment in self._segments if segment is not None)
+
+    @property
+    def used_rows(self) -> int:
+        """Rows that were written and not dropped, alive or not."""
+        return sum(segment.used for segment in self._segments if segment is not None)
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that lived when they were last counted, and those that came since."""
+        return sum(segment.live for segment in self._segments if segment is not None)
+
+    def append(self, columns: Sequence[torch.Tensor]) -> int:
+        """Copy rows in, all of them to one segment; says the address of the first."""
+        count = len(columns[0])
+        segment = self._with_room(count)
+        first = segment.used
+        for held, rows in zip(segment.columns, columns, strict=True):
+            held[first : first + count] = rows
+        segment.used += count
+        segment.live += count
+        self.appended += count
+        return self._open << ROW_BITS | first
+
+    def stage(self, columns: Sequence[torch.Tensor], most: int) -> int | None:
+        """Put rows where there is room for `most`, until `clear_stage`; says the address, or None if there is none."""
+        if self._stage is None:
+            segment = self._with_room(most)
+            self._stage, self._staged = (self._open, segment.used, most), 0
+            segment.used += most
+        number, first, room = self._stage
+        count = len(columns[0])
+        if self._staged + count > room:
+            return None
+        at = first + self._staged
+        held = self._segments[number]
+        assert held is not None  # it is not dropped
+        for column, rows in zip(held.columns, columns, strict=True):
+            column[at : at + count] = rows
+        self._staged += count
+        return number << ROW_BITS | at
+
+    def room_to_stage(self) -> int:
+        """For how many rows more there is room on the stage."""
+        return 0 if self._stage is None else self._stage[2] - self._staged
+
+    def staged(self) -> list[torch.Tensor]:
+        """The rows that were staged, in order."""
+        if self._stage is None:
+            return self._nothing()
+        number, first, _ = self._stage
+        held = self._segments[number]
+        assert held is not None
+        return [column[first : first + self._staged] for column in held.columns]
+
+    def clear_stage(self) -> None:
+        """Forget what was staged."""
+        self._staged = 0
+
+    def drop_stage(self) -> None:
+        """Give the room for staging back."""
+        self._stage, self._staged = None, 0
+
+    def gathering(self, start: torch.Tensor, length: torch.Tensor) -> Gathering:
+        """Begin to read records."""
+        if len(self._segments) <= 1:
+            return Gathering(None, start, length, length.sum().reshape(1))
+        order = torch.argsort(start >> ROW_BITS, stable=True)
+        return Gathering(order, start[order], length[order], self.count_by_segment(start, length))
+
+    def gather(self, records: Gathering, rows: Sequence[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """The rows of these records: which record each is of, and the columns. `rows` is what `records.rows` holds."""
+        total = sum(rows)
+        if not total:
+            return records.start[:0], self._nothing()
+        which = torch.repeat_interleave(records.length, output_size=total)
+        # A record's rows count on from its start, and all rows from the first of its segment here.
+        offset = (records.start & ROW_MASK) - (torch.cumsum(records.length, 0) - records.length)
+        place = offset.index_select(0, which).add_(torch.arange(total, device=self.device))
+        owner = which if records.order is None else records.order.index_select(0, which)
+        return owner, self._take(place, rows)
+
+    def rows_at(self, start: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
+        """The first column of records of one row each; `counts` says how many of them each segment has."""
+        if len(self._segments) == 1:
+            return self._single().columns[0].index_select(0, start & ROW_MASK)
+        order = torch.argsort(start >> ROW_BITS, stable=True)
+        (taken,) = self._take((start & ROW_MASK)[order], counts)
+        return torch.empty_like(taken).index_copy_(0, order, taken)
+
+    def count_by_segment(self, start: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Sums of a weight over the records of each segment, on the device."""
+        sums = torch.zeros(max(len(self._segments), 1), dtype=torch.int64, device=self.device)
+        return sums.index_add_(0, start >> ROW_BITS, weight.to(torch.int64))
+
+    def reclaim(self, live: Sequence[int], *, thoroughly: bool) -> list[int]:
+        """Take note of how many rows of each segment live, drop those without, and name those worth emptying."""
+        for number, segment in enumerate(list(self._segments)):
+            if segment is not None:
+                segment.live = live[number]
+                if segment.used and not segment.live and not self._is_stage(number):
+                    self._drop(number)
+        garbage = (self.used_rows - self.live_rows) * self.row_nbytes
+        is_much = garbage > (0 if thoroughly else self.live_rows * self.row_nbytes // 4 + SMALLEST_SEGMENT)
+        there = [number for number, segment in enumerate(self._segments) if segment is not None]
+        return [number for number in there if self._is_sparse(number, is_much, is_only=len(there) == 1)]
+
+    def move(self, start: torch.Tensor, length: torch.Tensor, sparse: Sequence[int]) -> torch.Tensor:
+        """Empty segments by moving these records, all that live in them; says where they are now."""
+        rows = [segment.live if segment and n in sparse else 0 for n, segment in enumerate(self._segments)]
+        records = self.gathering(start, length)
+        _, columns = self.gather(records, rows)
+        moved = self._put_back(columns, sparse) + torch.cumsum(records.length, 0) - records.length
+        return moved if records.order is None else torch.empty_like(moved).index_copy_(0, records.order, moved)
+
+    def state(self) -> list[list[torch.Tensor] | None]:
+        """The rows of each segment."""
+        return [
+            None if segment is None else [column[: segment.used] for column in segment.columns]
+            for segment in self._segments
+        ]
+
+    def restore(self, state: list[list[torch.Tensor] | None]) -> None:
+        """Hold what another heap did."""
+        self._segments, self._open, self._stage = [], -1, None
+        for columns in state:
+            segment = None
+            if columns is not None:
+                segment = Segment(self.columns, len(columns[0]), self.device)
+                segment.used = segment.live = segment.rows
+                for held, rows in zip(segment.columns, columns, strict=True):
+                    held.copy_(rows)
+            self._segments.append(segment)
+
+    def _single(self) -> Segment:
+        segment = self._segments[0]
+        assert segment is not None  # whoever reads has written
+        return segment
+
+    def _take(self, place: torch.Tensor, rows: Sequence[int]) -> list[torch.Tensor]:
+        if len(self._segments) == 1:
+            return [column.index_select(0, place) for column in self._single().columns]
+        parts: list[list[torch.Tensor]] = [[] for _ in self.columns]
+        low = 0
+        for segment, count in zip(self._segments, rows, strict=True):
+            if segment is not None and count:
+                for part, column in zip(parts, segment.columns, strict=True):
+                    part.append(column.index_select(0, place[low : low + count]))
+                low += count
+        return [torch.cat(part) for part in parts] if low else self._nothing()
+
+    def _nothing(self) -> list[torch.Tensor]:
+        return [torch.empty((0, *shape), dtype=dtype, device=self.device) for dtype, shape in self.columns]
+
+    def _is_sparse(self, number: int, is_much: bool, is_only: bool) -> bool:
+        segment = self._segments[number]
+        if segment is None or self._is_stage(number):
+            return False
+        if is_much and (is_only or 2 * segment.live < segment.used):
+            return True
+        # One of when the heap was small is a segment too many to read from.
+        return number != self._open and 2 * segment.rows < self._usual_rows()
+
+    def _put_back(self, columns: Sequence[torch.Tensor], sparse: Sequence[int]) -> int:
+        """Put what was in some segments into one of them, or elsewhere if none has the size; says where."""
+        count = len(columns[0])
+        segments = sorted((segment.rows, n) for n in sparse if (segment := self._segments[n]) is not None)
+        into = next((n for rows, n in segments if count <= rows <= 2 * count), None)
+        is_all = len(segments) == sum(segment is not None for segment in self._segments)
+        if into is None:
+            is_open = self._open in sparse
+            before, self._open = self._open, -1 if is_open else self._open
+            try:
+                address = self.append(columns)
+            except HeapFullError:
+                self._open = before
+                into = next((n for rows, n in segments if count <= rows), None)
+                if into is None:
+                    raise
+        if into is not None:
+            address = into << ROW_BITS
+            kept = self._segments[into]
+            assert kept is not None
+            for held, rows in zip(kept.columns, columns, strict=True):
+                held[:count] = rows
+            kept.used = kept.live = count
+            self.appended += count
+        for number in sparse:
+            if number != into:
+                self._drop(number)
+        if is_all and len(self._segments) > 1:
+            # Now there is but one, which is the first, so that it is known as such.
+            self._segments, self._open = [segment for segment in self._segments if segment is not None], 0
+            address &= ROW_MASK
+        return address
+
+    def _is_stage(self, number: int) -> bool:
+        return self._stage is not None and self._stage[0] == number
+
+    def _with_room(self, count: int) -> Segment:
+        """The segment that is appended to, with room for so many rows more."""
+        segment = self._segments[self._open] if self._open >= 0 else None
+        if segment is not None and segment.used + count <= segment.rows:
+            return segment
+        wanted = 0 if segment is None else max(segment.rows * 3 // 2, segment.used + count)
+        if segment is not None and len(self._segments) == 1 and wanted * self.row_nbytes <= ONE_SEGMENT:
+            # A small heap is one segment, which takes fewer kernels to read from, and is copied to a larger one.
+            larger = Segment(self.columns, self._allowed(wanted - segment.rows, count) + segment.rows, self.device)
+            for new, old in zip(larger.columns, segment.columns, strict=True):
+                new[: segment.used] = old[: segment.used]
+            larger.used, larger.live = segment.used, segment.live
+            self._segments[0] = larger
+            return larger
+        made = Segment(self.columns, self._allowed(max(count, self._usual_rows()), count), self.device)
+        vacant = next((n for n, part in enumerate(self._segments) if part is None), None)
+        if vacant is None:
+            vacant = len(self._segments)
+            self._segments.append(None)
+        self._segments[vacant], self._open = made, vacant
+        return made
+
+    def _allowed(self, rows: int, least: int) -> int:
+        """How many of these rows, `least` at the least, may be added."""
+        if self.heap_bytes is None:
+            return rows
+        room = (self.heap_bytes - self.nbytes) // self.row_nbytes
+        if room < least:
+            needed = self.nbytes + least * self.row_nbytes
+            raise HeapFullError(
+                f"heap_bytes is {self.heap_bytes:,} and {needed:,} are needed; give more, or leave it out"
+            )
+        return min(rows, room)
+
+    def _usual_rows(self) -> int:
+        """Segments grow with the heap, so that a small one has little slack and a large one few segments."""
+        wanted = self.live_rows * self.row_nbytes // SEGMENTS
+        return max(min(max(wanted, SMALLEST_SEGMENT), LARGEST_SEGMENT) // self.row_nbytes, 1)
+
+    def _drop(self, number: int) -> None:
+        self._segments[number] = None
+        if number == self._open:
+            self._open = -1
+        while self._segments and self._segments[-1] is None:
+            self._segments.pop()

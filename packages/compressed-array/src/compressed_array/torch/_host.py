@@ -1,0 +1,67 @@
+"""Between host and device: the one place where the host waits, and what goes from one to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+
+def fetch(*numbers: torch.Tensor) -> list[list[int]]:
+    """What these tensors of integers hold, in one transfer. On a GPU this waits for all that was asked of it before."""
+    if len(numbers) == 1:
+        return [numbers[0].reshape(-1).tolist()]
+    on = next((part.device for part in numbers if part.device.type != "cpu"), numbers[0].device)
+    flat = [part.reshape(-1).to(on, torch.int64, non_blocking=True) for part in numbers]
+    together = torch.cat(flat).tolist()
+    parts, at = [], 0
+    for part in flat:
+        parts.append(together[at : at + part.numel()])
+        at += part.numel()
+    return parts
+
+
+def to_host(data: torch.Tensor) -> npt.NDArray[np.uint8]:
+    """Bytes of a device, as an array of the host; waits like `fetch`."""
+    return data.cpu().numpy()
+
+
+def full_device(device: torch.device | str) -> torch.device:
+    """A device with its number, as tensors on it have."""
+    return torch.empty(0, device=device).device
+
+
+def available(device: torch.device | str) -> torch.device:
+    """The device, or the host where it is not there."""
+    try:
+        return full_device(device)
+    except (RuntimeError, AssertionError):
+        return torch.device("cpu")
+
+
+def cpu(state: Any) -> Any:
+    """A state with its tensors on the host."""
+    return mapped(state, torch.Tensor.cpu)
+
+
+def copied(state: Any) -> Any:
+    """A state with tensors of its own."""
+    return mapped(state, torch.Tensor.clone)
+
+
+def mapped(state: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """A state with all its tensors changed."""
+    if isinstance(state, torch.Tensor):
+        return change(state)
+    if isinstance(state, dict):
+        return {name: mapped(part, change) for name, part in state.items()}
+    return [mapped(part, change) for part in state] if isinstance(state, list) else state
+
+
+def storage_nbytes(*tensors: torch.Tensor) -> int:
+    """The memory behind tensors, of which several may share some."""
+    storages = {storage.data_ptr(): storage.nbytes() for storage in (t.untyped_storage() for t in tensors)}
+    return sum(storages.values())

@@ -1,0 +1,107 @@
+"""Items that come from the host: compared there with the last ones, so that only what is new goes to the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from compressed_array._frame_twin import divided, shift
+from compressed_array._kernels import native
+from compressed_array._lanes import LAST, Lanes
+from compressed_array._layouts import Geometry, Layout, geometry, strides_of
+from compressed_array._store import byte_rows
+from compressed_array.torch._coders import Ints
+
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class HostItems:
+    """The last item of each lane, as it lay in memory."""
+
+    def __init__(self, layout: Layout, item_shape: tuple[int, ...], itemsize: int) -> None:
+        self._layout, self._item_shape, self._itemsize = layout, item_shape, itemsize
+        self._lanes = Lanes(item_shape, itemsize, 0)
+        self._geometries: dict[tuple[int, ...], Geometry | None] = {}
+
+    def look(self, items: torch.Tensor, lanes: Ints) -> HostLook:
+        """See what is new in items."""
+        self._lanes.grow(int(lanes.max()) + 1)
+        array = as_array(items)
+        found = self._geometry(strides_of(array))
+        if found is None:
+            array = np.ascontiguousarray(array)
+            found = self._geometry(strides_of(array))
+            assert found is not None  # C order is dense
+        self._lanes.arrange(found.strides)
+        return HostLook(array, lanes, found, self._layout, self._lanes)
+
+    def last(self, count: int) -> npt.NDArray[np.uint8]:
+        """The last items of so many lanes, in frames."""
+        self._lanes.grow(count)
+        items = [divided(byte_rows(self._lanes.item(lane), 1), self._layout) for lane in range(count)]
+        return np.stack(items) if items else np.zeros((0, self._layout.depth, self._layout.frame_nbytes), np.uint8)
+
+    def _geometry(self, strides: tuple[int, ...]) -> Geometry | None:
+        if strides not in self._geometries:
+            self._geometries[strides] = geometry(self._layout, self._item_shape, self._itemsize, strides)
+        return self._geometries[strides]
+
+
+class HostLook:
+    """What was seen of some items."""
+
+    def __init__(self, items: Any, lanes: Ints, found: Geometry, layout: Layout, known: Lanes) -> None:
+        self._items, self._lanes, self._geometry, self._layout, self._known = items, lanes, found, layout, known
+        self._kernels = native("_news_kernels")
+        self._at = (items.__array_interface__["data"][0], items.strides[0] if len(items) > 1 else 0, found.words)
+
+    asks = None  # nothing that the device would have to be waited for
+
+    def new(self, _: Any = None) -> Ints:
+        """How many frames of each item are new."""
+        new = np.empty(len(self._lanes), np.int64)
+        if self._kernels is not None:
+            self._kernels.count_news(*self._at, self._lanes, self._known.words, new)
+            return new
+        before = {lane: self._known.item(lane) for lane in np.flatnonzero(self._known.words[:, LAST]).tolist()}
+        for i, lane in enumerate(self._lanes.tolist()):
+            item = self._items[i : i + 1]
+            old = before.get(lane)
+            new[i] = self._layout.depth if old is None else shift(self._divided(item), self._divided(old))
+            before[lane] = item
+        return new
+
+    def frames(self, which: Ints, device: torch.device) -> torch.Tensor:
+        """Frames, counted over all items, on a device."""
+        taken = np.empty((len(which), self._layout.frame_nbytes), np.uint8)
+        if self._kernels is not None:
+            self._kernels.take_frames(*self._at, which, taken.ctypes.data)
+        else:
+            for k, (item, index) in enumerate(zip(*np.divmod(which, self._layout.depth), strict=True)):
+                taken[k] = self._divided(self._items[item : item + 1])[index]
+        return torch.from_numpy(taken).to(device, non_blocking=True)
+
+    def remember(self) -> None:
+        """Take these items for the last of their lanes."""
+        if self._kernels is not None:
+            self._kernels.remember(*self._at, self._lanes, self._known.words)
+            return
+        for i, lane in enumerate(self._lanes.tolist()):
+            kept = self._known.item(lane)
+            kept[...] = np.ascontiguousarray(self._items[i : i + 1]).view(kept.dtype).reshape(kept.shape)
+            self._known.words[lane, LAST] = 1
+
+    def _divided(self, item: Any) -> npt.NDArray[np.uint8]:
+        return divided(byte_rows(item, 1), self._layout)
+
+
+def as_array(items: torch.Tensor) -> npt.NDArray[Any]:
+    """A tensor of the host as an array of the same bits, without a copy if numpy knows such numbers."""
+    whole = INTEGERS.get(items.dtype.itemsize)
+    if whole is not None:
+        return items.detach().view(whole).numpy()
+    words = items.contiguous().view(torch.uint8).numpy()
+    return words.reshape(-1).view(f"V{items.dtype.itemsize}").reshape(items.shape)

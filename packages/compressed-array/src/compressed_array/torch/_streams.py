@@ -1,0 +1,238 @@
+"""Lanes on a device: the streams of items that a store keeps apart, and what of an item is new in its stream."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from compressed_array._layouts import Layout
+from compressed_array.torch._coders import LANE_KEY, LANE_ROW, LAST, PER_LANE, Batch, Coded, Ints, Known, on_device
+from compressed_array.torch._host import storage_nbytes
+from compressed_array.torch._host_items import HostItems, HostLook
+
+# Of this many items all frames are compared with all at once, which takes two kernels instead of two for each shift.
+FEW_ITEMS = 64
+
+
+class News(NamedTuple):
+    """Frames of a batch of items that their lanes did not show before.
+
+    `frames` says where these are, lane by lane, in a list of all frames of all items; `lane` and `turn` whose each is
+    and how many that lane got before it. The number of item i is that of new frame `last[i]`, or, at -1, the one that
+    its lane has already.
+    """
+
+    frames: Ints
+    lane: Ints
+    turn: Ints
+    last: Ints
+    is_step: bool = False  # one frame of each lane, in order
+
+
+class Streams:
+    """The last item of each lane, where it came from, and the numbers of frames that a lane knows."""
+
+    def __init__(self, layout: Layout, item_shape: tuple[int, ...], itemsize: int, device: torch.device) -> None:
+        self.layout, self.device = layout, device
+        self.numbers = torch.zeros((0, PER_LANE), dtype=torch.int64, device=device)
+        self.is_begun = np.zeros(0, bool)
+        self._host = HostItems(layout, item_shape, itemsize)
+        self.items: torch.Tensor | None = None  # on the device, once there were items from there
+        self._known, self._blank = Known(device), self.numbers.new_zeros(1)
+        # What is the same for every step, in which each lane gets an item with one new frame.
+        self._ordered: Ints | None = None
+        self._step: News | None = None
+        self._step_links: torch.Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        items = [] if self.items is None else [self.items]
+        return storage_nbytes(*items, self.numbers, self._blank, *self._known.tensors)
+
+    @property
+    def count(self) -> int:
+        return len(self.is_begun)
+
+    def divided(self, items: torch.Tensor) -> torch.Tensor:
+        """Items as (items, frames, bytes)."""
+        n, layout = len(items), self.layout
+        data = items.reshape(n, -1).contiguous().view(torch.uint8)
+        if layout.outer > 1 and layout.depth > 1:
+            data = data.reshape(n, layout.outer, layout.depth, layout.inner).transpose(1, 2).contiguous()
+        return data.reshape(n, layout.depth, layout.frame_nbytes)
+
+    def joined(self, frames: torch.Tensor) -> torch.Tensor:
+        """Items of bytes from (items, frames, bytes)."""
+        n, layout = len(frames), self.layout
+        if layout.outer == 1 or layout.depth == 1:
+            return frames.reshape(n, -1)
+        return frames.reshape(n, layout.depth, layout.outer, layout.inner).transpose(1, 2).reshape(n, -1)
+
+    def look(self, items: torch.Tensor, lanes: Ints) -> HostLook | DeviceLook:
+        """See what is new in items: on the host, if they are there and never were anywhere else."""
+        if self.items is None and is_on_host(items):
+            return self.look_on_host(items, lanes)
+        if lanes is not self._ordered:
+            self._grow(int(lanes.max()) + 1)
+        if self.items is None:
+            self.items = torch.from_numpy(self._host.last(self.count)).to(self.device, non_blocking=True)
+        return DeviceLook(self, self.divided(items.to(self.device, non_blocking=True)), lanes)
+
+    def look_on_host(self, items: torch.Tensor, lanes: Ints) -> HostLook:
+        """See there what is new in items of the host."""
+        if lanes is not self._ordered:
+            self._grow(int(lanes.max()) + 1)
+        return self._host.look(items, lanes)
+
+    def are_all(self, lanes: Ints) -> bool:
+        """Whether these are all lanes, in order."""
+        if lanes is not self._ordered and np.array_equal(lanes, np.arange(self.count)):
+            self._ordered, self._step, self._step_links = lanes, None, None
+        return lanes is self._ordered
+
+    def news(self, new: Ints, lanes: Ints) -> News:
+        """What a batch has that is new, by how many frames of each item are."""
+        if (new == 1).all() and self.are_all(lanes):
+            if self._step is None:
+                self._step = self._news(new, lanes)._replace(is_step=True)
+            return self._step
+        return self._news(new, lanes)
+
+    def _news(self, new: Ints, lanes: Ints) -> News:
+        depth, n = self.layout.depth, len(lanes)
+        order = np.arange(n) if n < 2 or (lanes[1:] > lanes[:-1]).all() else np.argsort(lanes, kind="stable")
+        by_lane, count = lanes[order], new[order]
+        is_first = np.append(True, by_lane[1:] != by_lane[:-1])
+        ends = np.cumsum(count)
+        begins = ends - count
+        item = np.repeat(order, count)
+        within = np.arange(len(item)) - np.repeat(begins, count)
+        of_lane = np.maximum.accumulate(np.where(is_first, begins, 0))  # new frames before this lane's first
+        last = np.empty(n, np.int64)
+        last[order] = np.where(ends > of_lane, ends - 1, -1)
+        turn = np.arange(len(item)) - np.repeat(of_lane, count)
+        return News(item * depth + (depth - new[item]) + within, lanes[item], turn, last)
+
+    def take(
+        self, batch: Batch, coded: Coded | None, news: News, lanes: Ints, numbers: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Give new frames their numbers: their links to others, as numbers, and the numbers of the items.
+
+        Without `coded`, frames are rows for now, and lanes do not know them yet.
+        """
+        known = torch.cat([self._blank, self.numbers.view(-1), numbers])
+        is_usual = news.is_step and coded is None
+        asked = self._step_links if is_usual else None
+        if asked is None:
+            asked = self._known(self._links(batch, coded, news, lanes))
+        if is_usual:
+            self._step_links = asked
+        found = known.index_select(0, asked)
+        first = PER_LANE * len(batch.lane)
+        second = first + len(lanes)
+        self.numbers = found[second:].view(-1, PER_LANE)
+        self.is_begun[lanes] = True
+        return found[:first].view(-1, PER_LANE), found[first:second]
+
+    def renumber(self, batch: Batch, coded: Coded, numbers: torch.Tensor) -> torch.Tensor:
+        """Links of frames that were staged to their rows and keys, as numbers; lanes know them from now on."""
+        links = np.column_stack([coded.row_of, coded.key])
+        of_lanes = np.column_stack([coded.lane_row, coded.lane_key])
+        known = torch.cat([self._blank, self.numbers.view(-1), numbers])
+        found = known.index_select(0, on_device(np.concatenate([links.reshape(-1), of_lanes.reshape(-1)]), self.device))
+        self.numbers = torch.cat([self.numbers[:, :1], found[links.size :].view(-1, 2)], 1)
+        return found[: links.size].view(-1, 2)
+
+    def _links(self, batch: Batch, coded: Coded | None, news: News, lanes: Ints) -> Ints:
+        """Links of new frames, of items, and of lanes."""
+        each, every = np.arange(len(batch.lane)), np.arange(self.count)
+        before = np.where(batch.turn == 0, batch.lane_link(batch.lane, LAST), batch.own_link(each - 1))
+        row_of, key = (batch.own_link(each), 0 * each) if coded is None else (coded.row_of, coded.key)
+        of_items = np.where(news.last < 0, batch.lane_link(lanes, LAST), batch.own_link(news.last))
+        of_lanes = batch.lane_link(every[:, None], np.arange(PER_LANE))
+        of_lanes[lanes, LAST] = of_items  # of several items of a lane the last
+        if coded is not None:
+            of_lanes[:, LANE_ROW], of_lanes[:, LANE_KEY] = coded.lane_row, coded.lane_key
+        return np.concatenate([np.column_stack([before, row_of, key]).reshape(-1), of_items, of_lanes.reshape(-1)])
+
+    def state(self) -> dict[str, Any]:
+        items = torch.from_numpy(self._host.last(self.count)) if self.items is None else self.items
+        return {"items": items, "numbers": self.numbers, "begun": torch.from_numpy(self.is_begun)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.items, self.numbers = (state[name].to(self.device, copy=True) for name in ("items", "numbers"))
+        self.is_begun = state["begun"].cpu().numpy().copy()
+
+    def _grow(self, count: int) -> None:
+        more = count - self.count
+        if more > 0:
+            self.numbers = torch.cat([self.numbers, self.numbers.new_zeros((more, PER_LANE))])
+            self.is_begun = np.concatenate([self.is_begun, np.zeros(more, bool)])
+            self._ordered = self._step = self._step_links = None
+            if self.items is not None:
+                self.items = torch.cat([self.items, self.items.new_zeros((more, *self.items.shape[1:]))])
+
+
+class DeviceLook:
+    """What was seen of some items on the device. It is asked for with other things, as `asks`."""
+
+    def __init__(self, streams: Streams, items: torch.Tensor, lanes: Ints) -> None:
+        self._streams, self._items, self._lanes = streams, items, lanes
+        after, before = words(items), words(self._before())
+        depth = streams.layout.depth
+        if len(items) <= FEW_ITEMS:
+            self.asks = (after[:, :, None] != before[:, None]).any(3)
+        else:
+            differs = [(after[:, : depth - k] != before[:, k:]).flatten(1).any(1) for k in range(depth)]
+            self.asks = torch.stack(differs, 1)
+
+    def new(self, answer: list[int]) -> Ints:
+        """How many frames of each item are new."""
+        depth, n = self._streams.layout.depth, len(self._lanes)
+        differs = np.array(answer, bool)
+        if n <= FEW_ITEMS:
+            each = differs.reshape(n, depth, depth)
+            differs = np.stack([each.diagonal(new, 1, 2).any(1) for new in range(depth)], 1)
+        new: Ints = np.argmax(np.column_stack([~differs.reshape(n, depth), np.ones(n, bool)]), 1)
+        lanes, first = np.unique(self._lanes, return_index=True)
+        new[first[~self._streams.is_begun[lanes]]] = depth
+        return new
+
+    def frames(self, which: Ints, device: torch.device) -> torch.Tensor:
+        """Frames, counted over all items."""
+        return self._items.reshape(-1, self._items.shape[2]).index_select(0, on_device(which, device))
+
+    def remember(self) -> None:
+        """Take these items for the last of their lanes."""
+        known = self._streams.items
+        assert known is not None
+        last = np.full(len(known), -1)
+        last[self._lanes] = np.arange(len(self._lanes))
+        has = np.flatnonzero(last >= 0)
+        known[on_device(has, known.device)] = self._items.index_select(0, on_device(last[has], known.device))
+
+    def _before(self) -> torch.Tensor:
+        """For each item the one before it in its lane."""
+        known, lanes = self._streams.items, self._lanes
+        assert known is not None
+        order = np.argsort(lanes, kind="stable")
+        follows = np.append(False, lanes[order][1:] == lanes[order][:-1])
+        at = np.empty(len(lanes), np.int64)
+        at[order] = np.where(follows, len(known) + np.append(0, order[:-1]), lanes[order])
+        return torch.cat([known, self._items]).index_select(0, on_device(at, known.device))
+
+
+def is_on_host(items: torch.Tensor) -> bool:
+    """Whether the host sees items without waiting for a device."""
+    return items.device.type == "cpu"
+
+
+def words(frames: torch.Tensor) -> torch.Tensor:
+    """Frames of bytes in the widest integers that they divide into: fewer to compare."""
+    nbytes = frames.shape[-1]
+    for width, dtype in ((8, torch.int64), (4, torch.int32), (2, torch.int16)):
+        if nbytes % width == 0:
+            return frames.view(dtype)
+    return frames

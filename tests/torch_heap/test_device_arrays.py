@@ -1,0 +1,247 @@
+"""`DeviceArray` and the dense tensor it stands for: any writes leave both the same, bit for bit."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from device_streams import CODECS, Twins, bits, random_bits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import Stacked
+
+import compressed_array as ca
+from compressed_array.torch import DeviceArray, _host_items, _streams
+
+
+def can_be_copied(dtype: Any) -> bool:
+    """Whether torch has more than a name for a dtype."""
+    try:
+        torch.empty(2, dtype=dtype)[:1] = torch.empty(2, dtype=dtype)[1:]
+    except (NotImplementedError, RuntimeError, TypeError, UserWarning):
+        return False
+    return not str(dtype).startswith("torch.q")
+
+
+DTYPES = sorted({d for d in vars(torch).values() if isinstance(d, torch.dtype) and can_be_copied(d)}, key=str)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("kind", ["calm", "busy", "noise"])
+@pytest.mark.parametrize("shape", ["stacked", "last axis", "unstacked", "odd"])
+@pytest.mark.parametrize("source", ["host", "host without numba", "device"])
+def test_rings(codec: str, kind: str, shape: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if source == "device":  # where items are compared that come from there, even if it is the host
+        monkeypatch.setattr(_streams, "is_on_host", lambda items: False)
+    elif source == "host without numba":
+        monkeypatch.setattr(_host_items, "native", lambda module: None)
+    streams = {
+        "stacked": Stacked(3, 4, (1, 20, 20), kind),
+        "last axis": Stacked(3, 4, (20, 20, 1), kind, axis=2),
+        "unstacked": Stacked(3, 1, (20, 20), kind),
+        "odd": Stacked(2, 3, (1, 7, 13), kind),
+    }
+    twins = Twins(codec, 50, streams[shape])
+    for _ in range(6):
+        twins.add(35)
+        twins.check()
+
+
+class Steps:
+    """Any writes, to an array and to a tensor."""
+
+    def __init__(self, codec: str, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.array = DeviceArray((12, 3, 4, 9, 9), torch.uint8, item_ndim=3, codec=codec)
+        self.plain = torch.zeros(self.array.shape, dtype=torch.uint8)
+        self.stream = Stacked(3, 4, (1, 9, 9), episode=7, seed=seed)
+
+    def values(self, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.from_numpy(self.rng.integers(0, [2, 256][self.rng.integers(2)], shape).astype(np.uint8))
+
+    def step(self, what: int) -> None:
+        rng = self.rng
+        key: Any = int(rng.integers(-12, 12))
+        value = torch.from_numpy(self.stream.step().obs)
+        if what == 1:  # an item, broadcast to a row
+            value = value[0]
+        elif what == 2:
+            key, value = (slice(2, 9, 2), 1), self.values((4, 4, 9, 9))
+        elif what == 3:  # some of them twice: the last stays
+            key = rng.integers(0, 12, 9), rng.integers(0, 3, 9)
+            value = self.values((9, 4, 9, 9))
+        elif what == 4:
+            key, value = ..., torch.zeros((), dtype=torch.uint8)
+        elif what == 5:
+            key = torch.from_numpy(rng.permutation(12)[:5]), slice(None)
+            value = self.values((5, 3, 4, 9, 9))
+        elif what == 6:
+            key = slice(3, 3)
+            value = self.values((0, 3, 4, 9, 9))
+        self.array[key] = value
+        if what == 3:
+            for row, lane, item in zip(*key, value, strict=True):
+                self.plain[row, lane] = item
+        else:
+            self.plain[key] = value
+
+
+@settings(max_examples=25, deadline=None)
+@given(codec=st.sampled_from(CODECS), seed=st.integers(0, 999), steps=st.lists(st.integers(0, 9), max_size=40))
+def test_any_writes(codec: str, seed: int, steps: list[int]) -> None:
+    both = Steps(codec, seed)
+    for what in steps:
+        both.step(what)
+    assert torch.equal(both.array[...], both.plain)
+    rows, lanes = both.rng.integers(0, 12, 20), both.rng.integers(0, 3, 20)
+    for key in [
+        (rows, lanes),
+        (rows, lanes, slice(None)),
+        rows,
+        3,
+        -1,
+        (2, 1),
+        slice(None, None, 3),
+        (..., 2, slice(4)),
+    ]:
+        assert torch.equal(both.array[key], both.plain[key])
+    if both.array.store is not None:
+        both.array.store.sweep()
+        assert torch.equal(both.array[...], both.plain)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_dtype_keeps_its_bits(codec: str, dtype: torch.dtype) -> None:
+    array = DeviceArray((40, 2, 5, 7), dtype, item_ndim=2, codec=codec)
+    items = random_bits((40, 2, 5, 7), dtype)
+    items[10:20] = items[9:10]  # some that are the same, and some of which little changes
+    items[20:30, :, 1:] = items[20:21, :, 1:]
+    for row in range(40):
+        array[row] = items[row]
+    assert array[0].dtype == dtype
+    assert bits(array[:]) == bits(items)
+
+
+def test_a_cell_that_was_never_written_is_zero() -> None:
+    array = DeviceArray((5, 2, 4, 8, 8), torch.float32, item_ndim=3)
+    assert not array[:].any()
+    array[2] = torch.ones(2, 4, 8, 8)
+    assert not array[[0, 1, 3, 4]].any()
+    assert array[2].all()
+
+
+def test_what_was_read_does_not_change() -> None:
+    for codec in CODECS:
+        array = DeviceArray((5, 2, 4, 8, 8), torch.uint8, item_ndim=3, codec=codec)
+        array[1] = torch.ones(2, 4, 8, 8, dtype=torch.uint8)
+        read = array[1]
+        array[1] = torch.zeros(2, 4, 8, 8, dtype=torch.uint8)
+        assert read.all()
+        read[...] = 7
+        assert not array[1].any()
+
+
+def test_what_was_written_may_change_afterwards() -> None:
+    for codec in CODECS:
+        array = DeviceArray((9, 2, 4, 8, 8), torch.uint8, item_ndim=3, codec=codec)
+        given, kept = torch.zeros(2, 4, 8, 8, dtype=torch.uint8), []
+        for row in range(9):
+            given += row
+            array[row] = given
+            kept.append(given.clone())
+            given.fill_(99)
+            given.copy_(kept[-1])
+        assert torch.equal(array[:], torch.stack(kept))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_swapped_and_flattened_as_rollouts_are(codec: str) -> None:
+    twins = Twins(codec, 20, Stacked(3, 4, (1, 20, 20)))
+    twins.add(20)
+    array, plain = twins.arrays[0], twins.plains[0]
+    flat = array.swapaxes(0, 1).reshape(60, 4, 20, 20)
+    expected = plain.swapaxes(0, 1).reshape(60, 4, 20, 20)
+    assert flat.shape == expected.shape
+    order = torch.randperm(60)
+    assert torch.equal(flat[order], expected[order])
+    before = expected.clone()
+    twins.add(40)
+    assert torch.equal(flat[:], before)  # it is not a view
+    twins.check()
+
+
+def test_items_of_several_steps_in_one_batch() -> None:
+    stream = Stacked(2, 4, (1, 20, 20))
+    steps = torch.from_numpy(np.stack([step.obs for step in stream.steps(150)]))
+    together, one_by_one = (DeviceArray(steps.shape, item_ndim=3, codec="delta") for _ in range(2))
+    together[...] = steps
+    for row in range(150):
+        one_by_one[row] = steps[row]
+    assert torch.equal(together[:], steps)
+    assert torch.equal(one_by_one[:], steps)
+    assert together.nbytes_stored < 2 * one_by_one.nbytes_stored
+
+
+@pytest.mark.parametrize("codec", ["delta", "rle", "gzip3"])
+def test_frames_are_stored_once(codec: str) -> None:
+    twins = Twins(codec, 200, Stacked(2, 4, (1, 40, 40), "noise", episode=1000))
+    twins.add(200)
+    store = twins.arrays[0].store
+    assert store is not None
+    store.sweep()
+    assert store._table.in_use <= 2 * (200 + 8)  # a frame for each step, and a few where lanes begin
+    assert store.nbytes < 1.5 * 2 * 208 * 1600 + 256 * 1024
+
+
+def test_bad_keys_and_values_say_what_to_do() -> None:
+    array = DeviceArray((4, 2, 10, 10), torch.uint8, item_ndim=2)
+    array[0] = torch.ones(2, 10, 10, dtype=torch.uint8)
+    with pytest.raises(ca.UnsupportedOperationError, match="integers"):
+        array[np.array([True, False, True, False])]
+    with pytest.raises(ca.UnsupportedOperationError, match="written whole"):
+        array[0, 0, 3] = torch.ones(10, dtype=torch.uint8)
+    with pytest.raises(ca.LossyWriteError, match="nothing was written"):
+        array[0] = torch.full((2, 10, 10), 300)
+    with pytest.raises(RuntimeError):
+        array[0] = torch.ones(3, 10, 10, dtype=torch.uint8)
+    with pytest.raises(IndexError):
+        array[9]
+    with pytest.raises(IndexError):
+        array[0, 0, 0, 0, 0]
+    with pytest.raises(ca.UnsupportedOperationError, match="delta or zstd"):
+        DeviceArray((4, 2, 10, 10), codec="delta-zstd")
+    with pytest.raises(ValueError, match="not one for items"):
+        DeviceArray((4, 2, 10), torch.uint8, item_ndim=1, store=array.store)
+    with pytest.raises(TypeError, match="no dtype"):
+        DeviceArray((4, 2), np.dtype("U3"))
+    assert array[0].all()
+
+
+def test_threads_write_and_read_one_store() -> None:
+    twins = [Twins("delta", 30, Stacked(2, 4, (1, 20, 20), seed=k)) for k in range(2)]
+    shared = Twins("delta", 30, Stacked(2, 4, (1, 20, 20), seed=9))
+    wrong: list[int] = []
+
+    def work(own: Twins) -> None:
+        for _ in range(15):
+            own.add(5)
+            try:
+                own.check()
+                got = shared.arrays[0][:]
+                if not torch.equal(got, expected):
+                    wrong.append(0)
+            except AssertionError:
+                wrong.append(1)
+
+    shared.add(30)
+    expected = shared.plains[0].clone()
+    threads = [threading.Thread(target=work, args=(own,)) for own in twins]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
