@@ -116,7 +116,8 @@ class DeviceArray:
         grid = self._grid.on_device(host_grid)
         if self._dense is not None:
             items = self._dense[grid]
-            items = items.clone() if items._base is not None else items
+            if not any(isinstance(part, torch.Tensor) for part in grid):
+                items = items.clone()  # not to show what is written later
         else:
             assert self._store is not None
             with self._store.lock:
@@ -127,7 +128,7 @@ class DeviceArray:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if type(key) is int and self._grid.row_lanes is not None and self._store is not None:
-            items = torch.as_tensor(value)
+            items = torch.as_tensor(value).detach()
             if items.shape == self._shape[1:] and items.dtype == self.dtype:  # a step, which should not wait for Python
                 if not -self._shape[0] <= key < self._shape[0]:
                     raise IndexError(f"index {key} is out of range for an axis of {self._shape[0]}")
@@ -265,7 +266,7 @@ class DeviceArray:
         return made
 
     def _items(self, value: Any, shape: tuple[int, ...]) -> torch.Tensor:
-        items = torch.as_tensor(value)
+        items = torch.as_tensor(value).detach()
         if items.dtype != self.dtype:
             cast = items.to(self.dtype)
             if bool(((cast.to(items.dtype) != items) & (items == items)).any()):

@@ -20,6 +20,7 @@ Ints = npt.NDArray[np.int64]
 AT_ONCE = 4 * 1024 * 1024
 # Links to frames that are not in the batch: to the blank one, and to those that a lane knows.
 BLANK = 0
+MOST_KNOWN = 1024  # numbers, of a batch that is worth remembering
 LAST, LANE_ROW, LANE_KEY = range(3)
 PER_LANE = 3
 
@@ -129,6 +130,8 @@ class Known:
         return list(self._tensors.values())
 
     def __call__(self, numbers: Ints) -> torch.Tensor:
+        if numbers.size > MOST_KNOWN:
+            return on_device(numbers.reshape(-1), self._device)
         key = numbers.tobytes()
         found = self._tensors.get(key)
         if found is None:

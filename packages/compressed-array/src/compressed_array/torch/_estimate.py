@@ -12,7 +12,7 @@ from compressed_array.torch._array import DeviceArray
 from compressed_array.torch._dtypes import as_torch_dtype
 
 # What stacks of four frames of MsPacman take of their size, as `benchmarks/device.py` prints it. Other codecs: a third.
-USUAL = {"auto": 0.03, "delta": 0.03, "rle": 0.1, "rle-jit": 0.1, "none": 1.0}
+USUAL = {"auto": 0.03, "delta": 0.03, "rle": 0.3, "rle-jit": 0.3, "none": 1.0}
 OTHERS = 1 / 3
 
 

@@ -45,10 +45,6 @@ class FrameTable:
         self.free -= count
         return self._free_numbers[self.free : self.free + count]
 
-    def give_back(self, count: int) -> None:
-        """Undo the last `take`."""
-        self.free += count
-
     def stack(self, last: torch.Tensor, depth: int) -> torch.Tensor:
         """The frames of items, oldest first."""
         frames = [last]

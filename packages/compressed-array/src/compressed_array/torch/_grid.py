@@ -33,14 +33,14 @@ class Grid:
         if len(parts) > self._ndim:
             raise IndexError(f"{len(parts)} indices for an array of {self._ndim} axes")
         axes = len(self.shape)
-        grid, inside = tuple(self._part(part) for part in parts[:axes]), parts[axes:]
+        grid, inside = tuple(map(self._part, parts[:axes], self.shape)), parts[axes:]
         if all(isinstance(part, slice) and part == slice(None) for part in inside):
             return grid, ()
         if any(not isinstance(part, (int, slice)) for part in inside):
             raise UnsupportedOperationError("arrays pick whole items; index what you get")
         return grid, (*inside, *[slice(None)] * (self._ndim - len(parts)))
 
-    def _part(self, part: Any) -> Any:
+    def _part(self, part: Any, length: int) -> Any:
         """A part of a key: an integer, a slice, an array of integers, or a tensor of them that is not on the host."""
         if isinstance(part, slice):
             return part
@@ -48,7 +48,11 @@ class Grid:
         kind = found.dtype
         if (kind.kind not in "iu") if isinstance(kind, np.dtype) else (kind == torch.bool or kind.is_floating_point):
             raise UnsupportedOperationError("the grid takes integers, slices, and arrays of integers")
-        return int(found) if not found.ndim and isinstance(found, np.ndarray) else found
+        if isinstance(found, torch.Tensor):
+            return found
+        if found.size and not (-length <= found.min() and found.max() < length):  # a GPU would not survive it
+            raise IndexError(f"an index is out of range for an axis of {length}")
+        return found if found.ndim else int(found)
 
     def on_device(self, grid: Key) -> Key:
         """The same on the device."""

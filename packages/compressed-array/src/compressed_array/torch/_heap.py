@@ -49,10 +49,20 @@ class TorchHeap:
 
     :param columns: dtype and shape of a row, for each column
     :param heap_bytes: what the heap may take at the most; without it, what there is
+    :param beside: a heap with which it shares this limit
     """
 
-    def __init__(self, columns: Sequence[Column], device: torch.device, heap_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        device: torch.device,
+        heap_bytes: int | None = None,
+        beside: TorchHeap | None = None,
+    ) -> None:
         self.columns, self.device, self.heap_bytes = list(columns), device, heap_bytes
+        self._beside = beside
+        if beside is not None:
+            beside._beside = self
         self.row_nbytes = sum(dtype.itemsize * prod(shape) for dtype, shape in self.columns)
         self._segments: list[Segment | None] = []
         self._open = -1
@@ -289,9 +299,10 @@ class TorchHeap:
         """How many of these rows, `least` at the least, may be added."""
         if self.heap_bytes is None:
             return rows
-        room = (self.heap_bytes - self.nbytes) // self.row_nbytes
+        taken = self.nbytes + (0 if self._beside is None else self._beside.nbytes)
+        room = (self.heap_bytes - taken) // self.row_nbytes
         if room < least:
-            needed = self.nbytes + least * self.row_nbytes
+            needed = taken + least * self.row_nbytes
             raise HeapFullError(
                 f"heap_bytes is {self.heap_bytes:,} and {needed:,} are needed; give more, or leave it out"
             )

@@ -25,7 +25,7 @@ class Sparse(Immediate):
         self.width = -(-frame_nbytes // itemsize)
         self.positions = torch.int16 if self.width <= 2**15 else torch.int32
         self.rows = TorchHeap([(self.element, (self.width,))], device, heap_bytes)
-        self.puts = TorchHeap([(self.positions, ()), (self.element, ())], device, heap_bytes)
+        self.puts = TorchHeap([(self.positions, ()), (self.element, ())], device, heap_bytes, self.rows)
         self.rows.append([torch.zeros((1, self.width), dtype=self.element, device=device)])
 
     def heaps(self) -> list[tuple[TorchHeap, int, int | None]]:
