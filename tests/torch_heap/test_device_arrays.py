@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from streams import Stacked
 
 import compressed_array as ca
-from compressed_array.torch import DeviceArray, _host_items, _streams
+from compressed_array.torch import DeviceArray, _changes, _device_store, _frames, _heap, _host_items, _sparse, _streams
 
 
 def can_be_copied(dtype: Any) -> bool:
@@ -245,3 +246,133 @@ def test_threads_write_and_read_one_store() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+# Where a write may be interrupted: by a device without memory, by a user who presses Ctrl-C.
+FAULTS = [
+    (_frames.FrameTable, "take"),
+    (_streams.Streams, "take"),
+    (_streams.Streams, "renumber"),
+    (_streams.Streams, "news"),
+    (_host_items.HostLook, "frames"),
+    (_host_items.HostLook, "remember"),
+    (_changes.Changes, "_renew"),
+    (_sparse.Sparse, "_append"),
+    (_heap.TorchHeap, "append"),
+    (_heap.TorchHeap, "stage"),
+    (_heap.TorchHeap, "moved"),
+    (_device_store, "on_device"),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[0].__name__}.{fault[1]}".split(".torch.")[-1])
+@pytest.mark.parametrize("codec", ["delta", "rle"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_write_that_fails_changes_nothing(fault: Any, codec: str, when: str) -> None:
+    where, name = fault
+    real = getattr(where, name)
+    twins = Twins(codec, 30, Stacked(3, 4, (1, 20, 20), episode=9))
+    twins.add(5)
+    for nth in (0, 1, 3, 9, 20):
+        calls = 0
+
+        def failing(*args: Any, nth: int = nth, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == nth + 1 and when == "before":
+                raise KeyboardInterrupt
+            done = real(*args, **options)
+            if calls == nth + 1:
+                raise KeyboardInterrupt
+            return done
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(where, name, failing)
+            for _ in range(40):
+                step, row = twins.stream.step(), twins.at
+                for array, plain, items in zip(twins.arrays, twins.plains, step[:2], strict=True):
+                    try:
+                        array[row] = items
+                    except KeyboardInterrupt:
+                        got = array[row]
+                        assert torch.equal(got, plain[row]) or torch.equal(got, torch.from_numpy(items))
+                        array[row] = items
+                    plain[row] = torch.from_numpy(items)
+                twins.at = (row + 1) % twins.rows
+        twins.check()
+
+
+def test_a_state_can_be_gone_back_to() -> None:
+    twins = Twins("delta", 60, Stacked(2, 4, (1, 20, 20)))
+    twins.add(30)
+    array, kept = twins.arrays[0], twins.plains[0].clone()
+    state = array.state_dict()
+    for more in range(1, 8):
+        twins.add(more)
+        array.load_state_dict(state)
+        assert torch.equal(array[:], kept)
+        twins.plains[0].copy_(kept)
+        twins.plains[1].zero_()
+        twins.add(40)
+        twins.check()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_inference_mode_leaves_no_trace(codec: str) -> None:
+    twins = Twins(codec, 40, Stacked(2, 4, (1, 20, 20)))
+    with torch.inference_mode():
+        twins.add(25)
+        twins.arrays[0][:]
+        if twins.arrays[0].store is not None:
+            twins.arrays[0].store.sweep()
+    twins.plains = [plain.clone() for plain in twins.plains]
+    twins.add(60)
+    twins.check()
+
+
+def test_keys_of_three_axes_mean_what_they_do_to_torch() -> None:
+    array = DeviceArray((2, 3, 4, 100), torch.uint8, item_ndim=1)
+    plain = torch.zeros(array.shape, dtype=torch.uint8)
+    rng = np.random.default_rng(0)
+    keys: list[Any] = [(0, slice(None), [1, 1, 2]), ([0, 1, 1], slice(None), [1, 1, 2]), (slice(None), [2, 2, 0], 3)]
+    for key in keys:
+        tensors = tuple(torch.tensor(part) if isinstance(part, list) else part for part in key)
+        value = torch.from_numpy(rng.integers(0, 255, plain[tensors].shape).astype(np.uint8))
+        array[key] = value
+        plain[tensors] = value  # on the host the last stays
+        assert torch.equal(array[:], plain)
+
+
+def test_odd_values() -> None:
+    array = DeviceArray((6, 2, 10, 13), torch.uint8, item_ndim=2)
+    image = np.arange(260, dtype=np.uint8).reshape(2, 10, 13)
+    array[0] = image[:, ::-1]
+    array[1] = torch.from_numpy(np.arange(263, dtype=np.uint8))[3:].view(2, 10, 13)
+    assert np.array_equal(array[0].numpy(), image[:, ::-1])
+    assert array[1, 0, 0, 0] == 3
+    assert array[2:2].shape == (0, 2, 10, 13)
+    assert array[[]].shape == (0, 2, 10, 13)
+    array[[]] = torch.zeros(0, 2, 10, 13, dtype=torch.uint8)
+    with pytest.raises(ca.LossyWriteError):
+        array[0] = torch.full((2, 10, 13), float("nan"))
+    floats = DeviceArray((6, 40), torch.float32)
+    floats[0] = torch.full((40,), float("nan"), dtype=torch.float64, requires_grad=True)
+    assert floats[0].isnan().all()
+    turned = DeviceArray((6, 40), torch.complex64)
+    turned[0] = torch.full((40,), 1 + 2j).conj()
+    assert (turned[0] == 1 - 2j).all()
+    none = DeviceArray((4, 0, 100), torch.uint8, item_ndim=1)
+    none[0] = torch.zeros(0, 100, dtype=torch.uint8)
+    assert none[:].shape == (4, 0, 100)
+    small = DeviceArray((6, 3), torch.uint16)
+    small[np.array([1, 1])] = torch.tensor([[1, 2, 3], [4, 5, 6]], dtype=torch.uint16)
+    assert small[1].tolist() == [4, 5, 6]
+
+
+def test_copies_are_apart() -> None:
+    array = DeviceArray((6, 2, 100), torch.uint8, item_ndim=1)
+    array[0] = torch.ones(2, 100, dtype=torch.uint8)
+    others = [array.reshape(12, 100), array.swapaxes(0, 1), copy.copy(array)]
+    array[0] = torch.full((2, 100), 7, dtype=torch.uint8)
+    for other in others:
+        assert int(other[:].max()) == 1

@@ -112,6 +112,39 @@ def test_random_overwrites_do_not_pile_up(codec: str) -> None:
     assert max(sizes[60:]) <= 1.5 * max(sizes[:60])
 
 
+def test_a_sweep_leaves_little_garbage() -> None:
+    rng = np.random.default_rng(0)
+    array = DeviceArray((4000, 1600), torch.uint8)
+    plain = torch.from_numpy(rng.integers(0, 256, (4000, 1600)).astype(np.uint8))
+    array[...] = plain
+    gone = rng.permutation(4000)[:1800]
+    array[gone] = torch.zeros((), dtype=torch.uint8)
+    plain[gone] = 0
+    store = array.store
+    assert store is not None
+    store.sweep()
+    heaps_there = [heap for heap, _, _ in store._coder.heaps()]
+    live = sum(heap.live_rows * heap.row_nbytes for heap in heaps_there)
+    assert sum(heap.nbytes for heap in heaps_there) <= 1.5 * live
+    assert torch.equal(array[:], plain)
+
+
+def test_a_limit_holds_before_it_is_known_how_items_are_stacked() -> None:
+    array = DeviceArray((10, 4, 40000), torch.uint8, item_ndim=1, heap_bytes=300_000)
+    rng = np.random.default_rng(0)
+    failed = 0
+    for step in range(60):
+        try:
+            array[step % 10] = torch.from_numpy(rng.integers(0, 256, (4, 40000)).astype(np.uint8))
+        except ca.HeapFullError:
+            failed += 1
+    assert failed > 20
+    assert array.nbytes_stored < 1_500_000
+    for row in range(10):
+        array[row] = torch.zeros(4, 40000, dtype=torch.uint8)
+    assert not array[:].any()
+
+
 @pytest.mark.parametrize("codec", CODED)
 def test_a_full_heap_says_so_and_loses_nothing(codec: str) -> None:
     twins = Twins(codec, 300, Stacked(2, 1, (40, 40), "noise"), heap_bytes=300_000)

@@ -7,6 +7,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from compressed_array.errors import LossyWriteError, UnsupportedOperationError
@@ -16,6 +17,7 @@ from compressed_array.torch._device_store import DeviceStore
 from compressed_array.torch._dtypes import as_torch_dtype
 from compressed_array.torch._grid import Grid
 from compressed_array.torch._host import available, copied, cpu, full_device
+from compressed_array.torch._host_items import INTEGERS
 from compressed_array.torch._methods import Method
 
 # An item this small is not worth its entry in a table.
@@ -63,7 +65,7 @@ class DeviceArray:
             method = Method(codec)
             small = prod(self.item_shape) * self.dtype.itemsize <= SMALL
             if method.is_dense or small:
-                self._dense = torch.zeros(self._shape, dtype=self.dtype, device=self.device)
+                self._dense = torch.zeros(self._shape, dtype=self._stored_dtype, device=self.device)
                 self.cells = self.cells.new_zeros(0)
             else:
                 store = DeviceStore(self.item_shape, self.dtype, method, self.device, heap_bytes)
@@ -111,25 +113,34 @@ class DeviceArray:
     def __len__(self) -> int:
         return self._shape[0]
 
+    @property
+    def _stored_dtype(self) -> torch.dtype:
+        """What dense items are kept as: torch copies integers, of some other dtypes it knows little but the name."""
+        return INTEGERS.get(self.dtype.itemsize, self.dtype)
+
+    @torch.inference_mode(False)
     def __getitem__(self, key: Any) -> torch.Tensor:
         host_grid, inside = self._grid.split(key)
         grid = self._grid.on_device(host_grid)
         if self._dense is not None:
-            items = self._dense[grid]
+            items = self._dense[grid].view(self.dtype)
             if not any(isinstance(part, torch.Tensor) for part in grid):
                 items = items.clone()  # not to show what is written later
         else:
             assert self._store is not None
             with self._store.lock:
                 numbers = self.cells[grid]
-                flat = self._store.read(numbers.reshape(-1).to(torch.int64))
-            items = flat.reshape(*numbers.shape, *self.item_shape)
+                items = torch.empty((*numbers.shape, *self.item_shape), dtype=self.dtype, device=self.device)
+                if items.numel():
+                    items = self._store.read(numbers.reshape(-1).to(torch.int64)).reshape(items.shape)
         return items[(..., *inside)] if inside else items
 
+    @torch.inference_mode(False)
     def __setitem__(self, key: Any, value: Any) -> None:
         if type(key) is int and self._grid.row_lanes is not None and self._store is not None:
-            items = torch.as_tensor(value).detach()
-            if items.shape == self._shape[1:] and items.dtype == self.dtype:  # a step, which should not wait for Python
+            items = as_tensor(value)
+            # A step, which should not wait for Python.
+            if items.shape == self._shape[1:] and items.dtype == self.dtype and items.numel():
                 if not -self._shape[0] <= key < self._shape[0]:
                     raise IndexError(f"index {key} is out of range for an axis of {self._shape[0]}")
                 with self._store.lock:
@@ -141,13 +152,14 @@ class DeviceArray:
         if inside:
             raise UnsupportedOperationError("items are written whole; read them, change them and write them back")
         if self._dense is not None:
-            self._dense[grid] = self._items(value, self._dense[grid].shape).to(self.device)
+            items = self._items(value, self._dense[grid].shape)
+            self._dense[grid] = items.view(self._stored_dtype).to(self.device)
             return
         assert self._store is not None
         with self._store.lock:
             target = self.cells[grid]
             items = self._items(value, (*target.shape, *self.item_shape))
-            if not target.numel():
+            if not items.numel():
                 return
             lanes = self._grid.lanes(host_grid, target.numel())
             numbers = self._store.write(items.reshape(-1, *self.item_shape), lanes).to(self.cells.dtype)
@@ -161,11 +173,11 @@ class DeviceArray:
     def swapaxes(self, first: int, second: int) -> DeviceArray:
         """The same items in another order of two axes of the grid. It does not follow what is written to this one."""
         axes = len(self.grid_shape)
+        first, second = (axis + self.ndim if axis < 0 else axis for axis in (first, second))
         if not (0 <= first < axes and 0 <= second < axes):
             raise UnsupportedOperationError(f"only axes of the grid can be exchanged, which are 0 to {axes - 1}")
-        if self._dense is not None:
-            return self._like(self._dense.transpose(first, second).contiguous())
-        return self._like(self.cells.transpose(first, second).contiguous())
+        held = self.cells if self._dense is None else self._dense
+        return self._like(held.transpose(first, second).clone(memory_format=torch.contiguous_format))
 
     def reshape(self, *shape: Any) -> DeviceArray:
         """The same items in another grid."""
@@ -173,7 +185,8 @@ class DeviceArray:
         kept = len(asked) - len(self.item_shape)
         if tuple(asked[kept:]) != self.item_shape:
             raise UnsupportedOperationError(f"items of shape {self.item_shape} cannot be given another shape")
-        return self._like(self.cells.reshape(asked[:kept]) if self._dense is None else self._dense.reshape(asked))
+        held = self.cells.reshape(asked[:kept]) if self._dense is None else self._dense.reshape(asked)
+        return self._like(held.clone())
 
     def state_dict(self) -> dict[str, Any]:
         """All that the array holds, in tensors of its own."""
@@ -230,9 +243,9 @@ class DeviceArray:
             codec="none" if shared is None else "auto",
             store=shared,
         )
-        self.cells = state["cells"].to(device)
+        self.cells = state["cells"].to(device, copy=True)
         if state["dense"] is not None:
-            self._dense = state["dense"].to(device)
+            self._dense = state["dense"].to(device, copy=True)
 
     def __repr__(self) -> str:
         return (
@@ -266,10 +279,21 @@ class DeviceArray:
         return made
 
     def _items(self, value: Any, shape: tuple[int, ...]) -> torch.Tensor:
-        items = torch.as_tensor(value).detach()
+        items = as_tensor(value)
         if items.dtype != self.dtype:
             cast = items.to(self.dtype)
-            if bool(((cast.to(items.dtype) != items) & (items == items)).any()):
+            changed = cast.to(items.dtype) != items
+            if self.dtype.is_floating_point or self.dtype.is_complex:
+                changed &= items == items  # a NaN is not equal to itself
+            if bool(changed.any()):
                 raise LossyWriteError(f"a value of {items.dtype} that {self.dtype} does not hold; nothing was written")
             items = cast
         return items.expand(shape)
+
+
+def as_tensor(value: Any) -> torch.Tensor:
+    """A value as a tensor of plain numbers, without a copy if there is a way."""
+    if isinstance(value, np.ndarray) and any(stride < 0 for stride in value.strides):
+        value = np.ascontiguousarray(value)  # torch does not go backwards
+    tensor = torch.as_tensor(value).detach()
+    return tensor.resolve_conj().resolve_neg() if tensor.is_complex() else tensor

@@ -46,7 +46,6 @@ class Changes(Sparse):
         self._key_is_blank: Bools = np.zeros(0, bool)  # the key builds on nothing
         # Of keys since the last row: the fewest changes, and how many came on top.
         self._least, self._excess = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self.rows.drop_stage()
 
     @property
     def nbytes(self) -> int:
@@ -65,11 +64,11 @@ class Changes(Sparse):
     def staged(self) -> torch.Tensor:
         return self.bytes_of(self.rows.staged()[0])
 
-    def unstage(self, *, for_good: bool = False) -> None:
+    def unstage(self, but: int = 0, *, for_good: bool = False) -> None:
         if for_good:
             self.rows.drop_stage()
         else:
-            self.rows.clear_stage()
+            self.rows.clear_stage(but)
 
     def encode(self, batch: Batch) -> Coded:
         self._grow(batch.lanes)

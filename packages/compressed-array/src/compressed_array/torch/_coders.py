@@ -73,8 +73,8 @@ class Coder(Protocol):
     def staged(self) -> torch.Tensor:
         """All frames that were kept for now, in order."""
 
-    def unstage(self, *, for_good: bool = False) -> None:
-        """Forget them; for good, if there is no need to keep room for others."""
+    def unstage(self, but: int = 0, *, for_good: bool = False) -> None:
+        """Forget them, but for the first; for good, if there is no need to keep room for others."""
 
     def decode(self, table: FrameTable, frames: torch.Tensor) -> torch.Tensor:
         """The bytes of frames, one a row."""
@@ -106,7 +106,7 @@ class Immediate:
     def staged(self) -> torch.Tensor:
         raise AssertionError("nothing is ever staged")
 
-    def unstage(self, *, for_good: bool = False) -> None:
+    def unstage(self, but: int = 0, *, for_good: bool = False) -> None:
         pass
 
     def rest(self) -> None:

@@ -17,7 +17,7 @@ import torch
 from compressed_array._layouts import Layout
 from compressed_array.errors import HeapFullError
 from compressed_array.torch._coders import Batch, Coded, Coder, Ints, on_device
-from compressed_array.torch._frames import ROW_OF, FrameTable
+from compressed_array.torch._frames import FRAME_NBYTES, ROW_OF, FrameTable
 from compressed_array.torch._heap import SMALLEST_SEGMENT
 from compressed_array.torch._host import available, cpu, fetch, storage_nbytes
 from compressed_array.torch._host_items import HostLook
@@ -84,20 +84,29 @@ class DeviceStore:
         """Store items, one of each lane after the other; says their numbers."""
         if self._undecided is None:
             return self._write(self._streams.look(items, lanes), lanes)
-        numbers = self._undecided.write(items.reshape(len(items), -1).contiguous().view(torch.uint8), lanes)
-        if self._undecided.layout is None:
-            return numbers
-        return self._decide(self._undecided).index_select(0, numbers)
+        before = self._undecided.mark()
+        try:
+            numbers = self._undecided.write(items.reshape(len(items), -1).contiguous().view(torch.uint8), lanes)
+            if self.heap_bytes is not None and self._undecided.nbytes > self.heap_bytes // 2:
+                self._undecided.give_up()
+            if self._undecided.layout is None:
+                return numbers
+            return self._decide(self._undecided).index_select(0, numbers)
+        except BaseException:
+            if self._undecided is not None:
+                self._undecided.go_back(before)
+            raise
 
+    @torch.inference_mode(False)
     def rest(self) -> None:
         """Hold nothing but items until the next write, which may have to store more than it otherwise would."""
         with self.lock:
             if self._undecided is None:
                 self._encode_staged()
-                self._streams = self._new_streams(self._streams.layout)
-                self._coder.rest()
+                self._forget_lanes()
                 self.sweep()
 
+    @torch.inference_mode(False)
     def sweep(self) -> None:
         """Find out which frames are needed, and give back what the others take, as far as that is possible."""
         with self.lock:
@@ -119,8 +128,10 @@ class DeviceStore:
                 "coder": self._coder.state(),
             }
 
+    @torch.inference_mode(False)
     def restore(self, state: dict[str, Any]) -> None:
         with self.lock:
+            self._table, self._staged, self._due_at = FrameTable(self.device), [], 0
             if "undecided" in state:
                 first = state["undecided"]
                 self._undecided = Undecided(self.item_shape, self.dtype.itemsize, self.device)
@@ -155,13 +166,28 @@ class DeviceStore:
         items = torch.from_numpy(first.host[1:]).view(self.dtype).reshape(-1, *self.item_shape)
         lanes = first.lanes[1:]
         numbers = self._write(self._streams.look_on_host(items, lanes), lanes)
-        self._undecided = None
         numbers = torch.cat([numbers.new_zeros(1), numbers])
-        for holder in self.holders:
-            holder.cells = numbers[holder.cells.to(torch.int64)].to(holder.cells.dtype)
+        cells = [(holder, numbers[holder.cells.to(torch.int64)].to(holder.cells.dtype)) for holder in self.holders]
+        self._undecided = None
+        for holder, renumbered in cells:
+            holder.cells = renumbered
         return numbers
 
     def _write(self, look: HostLook | DeviceLook, lanes: Ints) -> torch.Tensor:
+        try:
+            return self._store_new(look, lanes)
+        except BaseException:
+            # At whatever point it failed: what lanes know, and where staged rows end, may be half changed.
+            self._coder.unstage(but=sum(len(lane) for lane, _ in self._staged))
+            self._forget_lanes()
+            raise
+
+    def _forget_lanes(self) -> None:
+        """Take the next items for the first of their streams."""
+        self._streams = self._new_streams(self._streams.layout)
+        self._coder.rest()
+
+    def _store_new(self, look: HostLook | DeviceLook, lanes: Ints) -> torch.Tensor:
         streams, table = self._streams, self._table
         asks = [] if look.asks is None else [look.asks]
         due = self._new_sweep() if self._is_due() else None
@@ -221,14 +247,14 @@ class DeviceStore:
         self._coder.unstage()
 
     def _come(self) -> int:
-        """How many bytes have come to the heaps, ever."""
-        return sum(heap.appended * heap.row_nbytes for heap, _, _ in self._coder.heaps())
+        """How many bytes have come to the heaps and the table, ever."""
+        return self._table.taken * FRAME_NBYTES + sum(h.appended * h.row_nbytes for h, _, _ in self._coder.heaps())
 
     def _is_due(self) -> bool:
         """Whether so much has come since frames were last marked that it is worth while to see which are needed."""
         if self._undecided is not None:  # arrays still hold the numbers it gave out
             return False
-        return self._come() > self._due_at or self._table.free < self._streams.count
+        return self._come() > self._due_at
 
     def _new_sweep(self) -> Sweep:
         if not self._staged:

@@ -17,7 +17,7 @@ from compressed_array.torch._host import storage_nbytes
 # What a frame is, by position: the frame before it in its lane; the frame whose row of elements it begins with; the
 # frame whose changes to that row come first; where its own changes begin and how many they are; where its own row is.
 BEFORE, ROW_OF, KEY, START, LENGTH, ROW = range(6)
-LINKS = 3  # of these, the first are numbers of frames
+FRAME_NBYTES = 8 * (ROW + 1)
 
 
 class FrameTable:
@@ -28,6 +28,7 @@ class FrameTable:
         self.words = torch.zeros((1, ROW + 1), dtype=torch.int64, device=device)
         self._free_numbers = torch.empty(0, dtype=torch.int64, device=device)
         self.free = 0
+        self.taken = 0  # numbers, since the table was made
 
     @property
     def nbytes(self) -> int:
@@ -43,6 +44,7 @@ class FrameTable:
         if count > self.free:
             self._grow(max(count - self.free, len(self.words) // 8, 64))
         self.free -= count
+        self.taken += count
         return self._free_numbers[self.free : self.free + count]
 
     def stack(self, last: torch.Tensor, depth: int) -> torch.Tensor:

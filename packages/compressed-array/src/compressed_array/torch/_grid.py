@@ -45,6 +45,8 @@ class Grid:
         if isinstance(part, slice):
             return part
         found = part if isinstance(part, torch.Tensor) and part.device.type != "cpu" else np.asarray(part)
+        if isinstance(found, np.ndarray) and not found.size:
+            found = found.astype(np.int64)  # of an empty list it would be floats
         kind = found.dtype
         if (kind.kind not in "iu") if isinstance(kind, np.dtype) else (kind == torch.bool or kind.is_floating_point):
             raise UnsupportedOperationError("the grid takes integers, slices, and arrays of integers")
@@ -70,20 +72,23 @@ class Grid:
         if any(isinstance(part, torch.Tensor) for part in grid):
             # To ask the device would take longer than a batch that mixes its streams up costs in space.
             return np.arange(count) % min(last, MOST_LANES)
-        lanes = np.broadcast_to(np.arange(last) % MOST_LANES, self.shape)[grid]
-        return np.array(lanes, np.int64).reshape(-1)
+        return self._along(len(self.shape) - 1, grid) % MOST_LANES
 
     def last_of_each(self, grid: Key) -> tuple[Ints, Ints] | None:
         """Where a key names cells twice: each of them once, and which item stays there, which in numpy is the last."""
         if not any(isinstance(part, np.ndarray) for part in grid) or any(isinstance(p, torch.Tensor) for p in grid):
             return None
-        positions: Any = 0
+        flat = np.zeros((), np.int64)
         for axis, length in enumerate(self.shape):
-            along = np.arange(length).reshape(-1, *[1] * (len(self.shape) - axis - 1))
-            positions = positions * length + np.broadcast_to(along, self.shape)[grid]
-        flat = np.asarray(positions).reshape(-1)
+            flat = flat * length + self._along(axis, grid)
         each, newest = np.unique(flat[::-1], return_index=True)
         return None if len(each) == len(flat) else (each, len(flat) - 1 - newest)
+
+    def _along(self, axis: int, grid: Key) -> Ints:
+        """The index along one axis of each cell of a key, in torch's order, which at times is not numpy's."""
+        along = torch.arange(self.shape[axis]).reshape(-1, *[1] * (len(self.shape) - axis - 1)).expand(self.shape)
+        key = tuple(torch.from_numpy(part.astype(np.int64)) if isinstance(part, np.ndarray) else part for part in grid)
+        return along[key].reshape(-1).numpy()
 
 
 @cache

@@ -129,9 +129,9 @@ class TorchHeap:
         assert held is not None
         return [column[first : first + self._staged] for column in held.columns]
 
-    def clear_stage(self) -> None:
-        """Forget what was staged."""
-        self._staged = 0
+    def clear_stage(self, but: int = 0) -> None:
+        """Forget what was staged, but for the first rows."""
+        self._staged = but
 
     def drop_stage(self) -> None:
         """Give the room for staging back."""
@@ -139,7 +139,7 @@ class TorchHeap:
 
     def gathering(self, start: torch.Tensor, length: torch.Tensor) -> Gathering:
         """Begin to read records."""
-        if len(self._segments) <= 1:
+        if len(self._there()) <= 1:
             return Gathering(None, start, length, length.sum().reshape(1))
         order = torch.argsort(start >> ROW_BITS, stable=True)
         return Gathering(order, start[order], length[order], self.count_by_segment(start, length))
@@ -158,8 +158,9 @@ class TorchHeap:
 
     def rows_at(self, start: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
         """The first column of records of one row each; `counts` says how many of them each segment has."""
-        if len(self._segments) == 1:
-            return self._single().columns[0].index_select(0, start & ROW_MASK)
+        there = self._there()
+        if len(there) == 1:
+            return there[0].columns[0].index_select(0, start & ROW_MASK)
         order = torch.argsort(start >> ROW_BITS, stable=True)
         (taken,) = self._take((start & ROW_MASK)[order], counts)
         return torch.empty_like(taken).index_copy_(0, order, taken)
@@ -176,18 +177,29 @@ class TorchHeap:
                 segment.live = live[number]
                 if segment.used and not segment.live and not self._is_stage(number):
                     self._drop(number)
-        garbage = (self.used_rows - self.live_rows) * self.row_nbytes
-        is_much = garbage > (0 if thoroughly else self.live_rows * self.row_nbytes // 4 + SMALLEST_SEGMENT)
-        there = [number for number, segment in enumerate(self._segments) if segment is not None]
-        return [number for number in there if self._is_sparse(number, is_much, is_only=len(there) == 1)]
+        return self._sparse(thoroughly)
 
-    def move(self, start: torch.Tensor, length: torch.Tensor, sparse: Sequence[int]) -> torch.Tensor:
-        """Empty segments by moving these records, all that live in them; says where they are now."""
+    def moved(self, start: torch.Tensor, length: torch.Tensor, sparse: Sequence[int]) -> torch.Tensor:
+        """Copy these records, all that live in some segments, to another; says where they are there.
+
+        Until `drop` they are in both places, whatever the limit: whoever knows the old one is told the new one first.
+        """
         rows = [segment.live if segment and n in sparse else 0 for n, segment in enumerate(self._segments)]
         records = self.gathering(start, length)
-        _, columns = self.gather(records, rows)
-        moved = self._put_back(columns, sparse) + torch.cumsum(records.length, 0) - records.length
+        _, columns = self.gather(records, [sum(rows)] if records.order is None else rows)
+        if self._open in sparse:
+            self._open = -1
+        limit, self.heap_bytes = self.heap_bytes, None
+        try:
+            moved = torch.cumsum(records.length, 0) - records.length + self.append(columns)
+        finally:
+            self.heap_bytes = limit
         return moved if records.order is None else torch.empty_like(moved).index_copy_(0, records.order, moved)
+
+    def drop(self, segments: Sequence[int]) -> None:
+        """Give the memory of segments back."""
+        for number in segments:
+            self._drop(number)
 
     def state(self) -> list[list[torch.Tensor] | None]:
         """The rows of each segment."""
@@ -208,14 +220,13 @@ class TorchHeap:
                     held.copy_(rows)
             self._segments.append(segment)
 
-    def _single(self) -> Segment:
-        segment = self._segments[0]
-        assert segment is not None  # whoever reads has written
-        return segment
+    def _there(self) -> list[Segment]:
+        return [segment for segment in self._segments if segment is not None]
 
     def _take(self, place: torch.Tensor, rows: Sequence[int]) -> list[torch.Tensor]:
-        if len(self._segments) == 1:
-            return [column.index_select(0, place) for column in self._single().columns]
+        there = self._there()
+        if len(there) == 1:
+            return [column.index_select(0, place) for column in there[0].columns]
         parts: list[list[torch.Tensor]] = [[] for _ in self.columns]
         low = 0
         for segment, count in zip(self._segments, rows, strict=True):
@@ -228,47 +239,19 @@ class TorchHeap:
     def _nothing(self) -> list[torch.Tensor]:
         return [torch.empty((0, *shape), dtype=dtype, device=self.device) for dtype, shape in self.columns]
 
-    def _is_sparse(self, number: int, is_much: bool, is_only: bool) -> bool:
-        segment = self._segments[number]
-        if segment is None or self._is_stage(number):
-            return False
-        if is_much and (is_only or 2 * segment.live < segment.used):
-            return True
-        # One of when the heap was small is a segment too many to read from.
-        return number != self._open and 2 * segment.rows < self._usual_rows()
-
-    def _put_back(self, columns: Sequence[torch.Tensor], sparse: Sequence[int]) -> int:
-        """Put what was in some segments into one of them, or elsewhere if none has the size; says where."""
-        count = len(columns[0])
-        segments = sorted((segment.rows, n) for n in sparse if (segment := self._segments[n]) is not None)
-        into = next((n for rows, n in segments if count <= rows <= 2 * count), None)
-        is_all = len(segments) == sum(segment is not None for segment in self._segments)
-        if into is None:
-            is_open = self._open in sparse
-            before, self._open = self._open, -1 if is_open else self._open
-            try:
-                address = self.append(columns)
-            except HeapFullError:
-                self._open = before
-                into = next((n for rows, n in segments if count <= rows), None)
-                if into is None:
-                    raise
-        if into is not None:
-            address = into << ROW_BITS
-            kept = self._segments[into]
-            assert kept is not None
-            for held, rows in zip(kept.columns, columns, strict=True):
-                held[:count] = rows
-            kept.used = kept.live = count
-            self.appended += count
-        for number in sparse:
-            if number != into:
-                self._drop(number)
-        if is_all and len(self._segments) > 1:
-            # Now there is but one, which is the first, so that it is known as such.
-            self._segments, self._open = [segment for segment in self._segments if segment is not None], 0
-            address &= ROW_MASK
-        return address
+    def _sparse(self, thoroughly: bool) -> list[int]:
+        """Segments worth emptying: the sparsest, until there is little garbage, and those that are small."""
+        candidates = [(n, s) for n, s in enumerate(self._segments) if s is not None and not self._is_stage(n)]
+        garbage = self.used_rows - self.live_rows
+        allowed = 0 if thoroughly else self.live_rows // 4 + SMALLEST_SEGMENT // self.row_nbytes
+        sparse = []
+        for number, segment in sorted(candidates, key=lambda item: item[1].live / max(item[1].used, 1)):
+            if garbage > allowed and segment.live < segment.used:
+                garbage -= segment.used - segment.live
+                sparse.append(number)
+            elif number != self._open and 2 * segment.rows < self._usual_rows():
+                sparse.append(number)  # a segment too many to read from
+        return sparse
 
     def _is_stage(self, number: int) -> bool:
         return self._stage is not None and self._stage[0] == number
@@ -279,13 +262,14 @@ class TorchHeap:
         if segment is not None and segment.used + count <= segment.rows:
             return segment
         wanted = 0 if segment is None else max(segment.rows * 3 // 2, segment.used + count)
-        if segment is not None and len(self._segments) == 1 and wanted * self.row_nbytes <= ONE_SEGMENT:
+        if segment is not None and len(self._there()) == 1 and wanted * self.row_nbytes <= ONE_SEGMENT:
             # A small heap is one segment, which takes fewer kernels to read from, and is copied to a larger one.
-            larger = Segment(self.columns, self._allowed(wanted - segment.rows, count) + segment.rows, self.device)
+            more = self._allowed(wanted - segment.rows, segment.used + count - segment.rows)
+            larger = Segment(self.columns, segment.rows + more, self.device)
             for new, old in zip(larger.columns, segment.columns, strict=True):
                 new[: segment.used] = old[: segment.used]
             larger.used, larger.live = segment.used, segment.live
-            self._segments[0] = larger
+            self._segments[self._open] = larger
             return larger
         made = Segment(self.columns, self._allowed(max(count, self._usual_rows()), count), self.device)
         vacant = next((n for n, part in enumerate(self._segments) if part is None), None)

@@ -15,8 +15,9 @@ from compressed_array.errors import UnsupportedOperationError
 from compressed_array.registry import get_codec
 from compressed_array.torch._changes import Changes
 from compressed_array.torch._coders import Coder
+from compressed_array.torch._host_items import INTEGERS
 from compressed_array.torch._hosted import Hosted
-from compressed_array.torch._sparse import INTEGERS, Runs
+from compressed_array.torch._sparse import Runs
 
 
 class Method:

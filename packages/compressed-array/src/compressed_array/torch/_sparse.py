@@ -12,8 +12,7 @@ from compressed_array.torch._coders import BLANK, Batch, Coded, Immediate, Ints,
 from compressed_array.torch._frames import LENGTH, ROW, ROW_OF, START, FrameTable
 from compressed_array.torch._heap import TorchHeap
 from compressed_array.torch._host import fetch
-
-INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+from compressed_array.torch._host_items import INTEGERS
 
 
 class Sparse(Immediate):

@@ -14,6 +14,7 @@ from compressed_array.torch._host_items import HostItems, HostLook
 
 # Of this many items all frames are compared with all at once, which takes two kernels instead of two for each shift.
 FEW_ITEMS = 64
+WIDEST = 8
 
 
 class News(NamedTuple):
@@ -59,6 +60,8 @@ class Streams:
         """Items as (items, frames, bytes)."""
         n, layout = len(items), self.layout
         data = items.reshape(n, -1).contiguous().view(torch.uint8)
+        if data.storage_offset() % WIDEST:
+            data = data.clone()  # it could not be seen as words
         if layout.outer > 1 and layout.depth > 1:
             data = data.reshape(n, layout.outer, layout.depth, layout.inner).transpose(1, 2).contiguous()
         return data.reshape(n, layout.depth, layout.frame_nbytes)

@@ -8,7 +8,6 @@ from contextlib import suppress
 import numpy as np
 import torch
 
-from compressed_array.errors import HeapFullError
 from compressed_array.torch._coders import on_device
 from compressed_array.torch._frames import ROW_OF, FrameTable
 from compressed_array.torch._heap import ROW_BITS, TorchHeap
@@ -43,8 +42,8 @@ class Sweep:
         for (heap, address, length), rows, records in zip(self._heaps, answers[1::2], answers[2::2], strict=True):
             sparse = heap.reclaim(rows, thoroughly=thoroughly)
             if sparse:
-                with suppress(HeapFullError):  # where there is no room to tidy up, garbage stays garbage
-                    self._move(heap, sparse, sum(records[n] for n in sparse), address, length)
+                with suppress(MemoryError, torch.OutOfMemoryError):  # where there is no room, garbage stays garbage
+                    self._empty(heap, sparse, sum(records[n] for n in sparse), address, length)
 
     def _records(self, address: int, length: int | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Where the records of needed frames are in a heap, and of how many rows."""
@@ -56,9 +55,11 @@ class Sweep:
             rows = torch.where(self._needed, words[:, length], 0)
         return torch.where(rows > 0, words[:, address], 0), rows
 
-    def _move(self, heap: TorchHeap, sparse: Sequence[int], count: int, address: int, length: int | None) -> None:
+    def _empty(self, heap: TorchHeap, sparse: Sequence[int], count: int, address: int, length: int | None) -> None:
         """Empty segments, in which there are so many records."""
         where, rows = self._records(address, length)
         among = torch.isin(where >> ROW_BITS, on_device(np.array(sparse), where.device)) & (rows > 0)
         which = torch.argsort(among.to(torch.uint8), descending=True, stable=True)[:count]
-        self._table.words[which, address] = heap.move(where[which], rows[which], sparse)
+        if count:
+            self._table.words[which, address] = heap.moved(where[which], rows[which], sparse)
+        heap.drop(sparse)

@@ -50,13 +50,24 @@ class Undecided:
             self._last[lane] = numbers[i] = len(rows)
             rows.append(data[i])
             kept.append(i)
-        self.host = np.concatenate([self.host, data[kept]])
         chosen = items.index_select(0, on_device(np.array(kept, np.int64), items.device))
         self.items = torch.cat([self.items, chosen.to(self.device, non_blocking=True)])
+        self.host = np.concatenate([self.host, data[kept]])
         self.lanes = np.concatenate([self.lanes, lanes[kept]])
         if self.layout is None and (self._finder.is_tired or self.host.nbytes > MOST_BYTES):
-            self.layout = Layout.unstacked(self.host.shape[1])
+            self.give_up()
         return on_device(numbers, self.device)
+
+    def give_up(self) -> None:
+        """Take items for no stacks, if nothing else is known."""
+        self.layout = self.layout or Layout.unstacked(self.host.shape[1])
+
+    def mark(self) -> Any:
+        """What `go_back` needs to undo the writes that come."""
+        return self.items, self.host, self.lanes, self.layout, dict(self._last)
+
+    def go_back(self, mark: Any) -> None:
+        self.items, self.host, self.lanes, self.layout, self._last = mark
 
     def read(self, numbers: torch.Tensor) -> torch.Tensor:
         """Items of bytes."""
