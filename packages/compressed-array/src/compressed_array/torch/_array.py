@@ -16,7 +16,7 @@ from compressed_array.torch._coders import on_device
 from compressed_array.torch._device_store import DeviceStore
 from compressed_array.torch._dtypes import as_torch_dtype
 from compressed_array.torch._grid import Grid
-from compressed_array.torch._host import available, copied, cpu, full_device
+from compressed_array.torch._host import apart, available, copied, cpu, full_device
 from compressed_array.torch._host_items import INTEGERS
 from compressed_array.torch._methods import Method
 
@@ -118,7 +118,7 @@ class DeviceArray:
         """What dense items are kept as: torch copies integers, of some other dtypes it knows little but the name."""
         return INTEGERS.get(self.dtype.itemsize, self.dtype)
 
-    @torch.inference_mode(False)
+    @apart
     def __getitem__(self, key: Any) -> torch.Tensor:
         host_grid, inside = self._grid.split(key)
         grid = self._grid.on_device(host_grid)
@@ -135,7 +135,7 @@ class DeviceArray:
                     items = self._store.read(numbers.reshape(-1).to(torch.int64)).reshape(items.shape)
         return items[(..., *inside)] if inside else items
 
-    @torch.inference_mode(False)
+    @apart
     def __setitem__(self, key: Any, value: Any) -> None:
         if type(key) is int and self._grid.row_lanes is not None and self._store is not None:
             items = as_tensor(value)

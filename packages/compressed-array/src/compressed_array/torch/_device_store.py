@@ -19,7 +19,7 @@ from compressed_array.errors import HeapFullError
 from compressed_array.torch._coders import Batch, Coded, Coder, Ints, on_device
 from compressed_array.torch._frames import FRAME_NBYTES, ROW_OF, FrameTable
 from compressed_array.torch._heap import SMALLEST_SEGMENT
-from compressed_array.torch._host import available, cpu, fetch, storage_nbytes
+from compressed_array.torch._host import apart, available, cpu, fetch, storage_nbytes
 from compressed_array.torch._host_items import HostLook
 from compressed_array.torch._methods import Method
 from compressed_array.torch._streams import DeviceLook, Streams
@@ -97,7 +97,7 @@ class DeviceStore:
                 self._undecided.go_back(before)
             raise
 
-    @torch.inference_mode(False)
+    @apart
     def rest(self) -> None:
         """Hold nothing but items until the next write, which may have to store more than it otherwise would."""
         with self.lock:
@@ -106,7 +106,7 @@ class DeviceStore:
                 self._forget_lanes()
                 self.sweep()
 
-    @torch.inference_mode(False)
+    @apart
     def sweep(self) -> None:
         """Find out which frames are needed, and give back what the others take, as far as that is possible."""
         with self.lock:
@@ -128,7 +128,7 @@ class DeviceStore:
                 "coder": self._coder.state(),
             }
 
-    @torch.inference_mode(False)
+    @apart
     def restore(self, state: dict[str, Any]) -> None:
         with self.lock:
             self._table, self._staged, self._due_at = FrameTable(self.device), [], 0

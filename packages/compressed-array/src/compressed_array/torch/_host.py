@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def fetch(*numbers: torch.Tensor) -> list[list[int]]:
@@ -65,3 +69,16 @@ def storage_nbytes(*tensors: torch.Tensor) -> int:
     """The memory behind tensors, of which several may share some."""
     storages = {storage.data_ptr(): storage.nbytes() for storage in (t.untyped_storage() for t in tensors)}
     return sum(storages.values())
+
+
+def apart(method: Callable[P, T]) -> Callable[P, T]:
+    """Run a method outside of inference mode, so that what it makes can be changed outside of it."""
+
+    @wraps(method)
+    def run(*args: P.args, **options: P.kwargs) -> T:
+        if not torch.is_inference_mode_enabled():
+            return method(*args, **options)
+        with torch.inference_mode(False):
+            return method(*args, **options)
+
+    return run
