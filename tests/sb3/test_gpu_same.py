@@ -15,9 +15,11 @@ import pytest
 import torch
 from experience import DICT, SPACES, assert_same, play, seeded
 from gymnasium import spaces
+from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import DictReplayBuffer, DictRolloutBuffer, ReplayBuffer, RolloutBuffer
 from stable_baselines3.common.envs import SimpleMultiObsEnv
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from training_envs import balls
 
 import compressed_array as ca
 import compressed_array_sb3 as cab
@@ -218,3 +220,58 @@ def test_the_example_trains() -> None:
     command = [sys.executable, "-m", "examples.train_gpu_replay", "--device", "auto", "--steps", "200"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     assert "smaller, delta)" in done.stdout
+
+
+# The usage section of sb3-extra-buffers' page on GPU buffers, as it stands there.
+REPLAY_SAMPLE = """
+import torch as th
+from stable_baselines3 import DQN
+from sb3_extra_buffers.gpu_buffers import GpuReplayBuffer, find_gpu_buffer_dtypes
+from sb3_extra_buffers.gpu_buffers.utils import numpy_dtype_to_torch
+device = "cuda" if th.cuda.is_available() else "cpu"
+dtypes = find_gpu_buffer_dtypes(
+    env.observation_space.shape,
+    elem_dtype=numpy_dtype_to_torch(env.observation_space.dtype),
+    compression_method="rle",
+)
+model = DQN(
+    "CnnPolicy",
+    env,
+    replay_buffer_class=GpuReplayBuffer,
+    replay_buffer_kwargs=dict(
+        dtypes=dtypes,
+        compression_method="rle",
+        buffer_device=device,
+        # heap_bytes=...,  # override if estimate_total_heap_bytes is too small
+    ),
+    device=device,
+)
+"""
+ROLLOUT_SAMPLE = """
+from sb3_extra_buffers.gpu_buffers import GpuRolloutBuffer, has_zstd
+compression_method = "zstd" if has_zstd() else "rle"
+dtypes = find_gpu_buffer_dtypes(obs_shape, compression_method=compression_method)
+model = PPO(
+    "CnnPolicy",
+    env,
+    rollout_buffer_class=GpuRolloutBuffer,
+    rollout_buffer_kwargs=dict(
+        dtypes=dtypes,
+        compression_method=compression_method,
+        buffer_device=device,
+    ),
+    device=device,
+)
+"""
+
+
+def test_the_samples_of_the_predecessor_run() -> None:
+    env = balls()
+    names: dict[str, Any] = {"env": env, "obs_shape": env.observation_space.shape, "PPO": PPO}
+    for sample, steps in ((REPLAY_SAMPLE, 150), (ROLLOUT_SAMPLE, 4096)):
+        exec(sample.replace("sb3_extra_buffers", "compressed_array_sb3"), names)
+        names["model"].n_epochs = 1
+        names["model"].learn(steps)
+        buffer = getattr(names["model"], "replay_buffer", None) or names["model"].rollout_buffer
+        assert isinstance(buffer, (GpuReplayBuffer, GpuRolloutBuffer))
+    env.close()
