@@ -102,7 +102,7 @@ class DeviceStore:
         """Hold nothing but items until the next write, which may have to store more than it otherwise would."""
         with self.lock:
             if self._undecided is None:
-                self._encode_staged()
+                self.sweep()  # which encodes what is staged, as long as lanes know their keys
                 self._forget_lanes()
                 self.sweep()
 
@@ -111,9 +111,13 @@ class DeviceStore:
         """Find out which frames are needed, and give back what the others take, as far as that is possible."""
         with self.lock:
             if self._undecided is None:
-                self._encode_staged()
-                due = self._new_sweep()
-                self._finish(due, fetch(*due.asks), thoroughly=True)
+                try:
+                    self._encode_staged()
+                    due = self._new_sweep()
+                    self._finish(due, fetch(*due.asks), thoroughly=True)
+                except BaseException:
+                    self._recover()
+                    raise
 
     def state(self) -> dict[str, Any]:
         """All that there is, in tensors and numbers."""
@@ -177,10 +181,13 @@ class DeviceStore:
         try:
             return self._store_new(look, lanes)
         except BaseException:
-            # At whatever point it failed: what lanes know, and where staged rows end, may be half changed.
-            self._coder.unstage(but=sum(len(lane) for lane, _ in self._staged))
-            self._forget_lanes()
+            self._recover()
             raise
+
+    def _recover(self) -> None:
+        """Go on after a failure at whatever point: what lanes know, and where staged rows end, may be half changed."""
+        self._coder.unstage(but=sum(len(lane) for lane, _ in self._staged))
+        self._forget_lanes()
 
     def _forget_lanes(self) -> None:
         """Take the next items for the first of their streams."""
