@@ -23,7 +23,7 @@ from compressed_array._cells import Cells, Dense
 from compressed_array._functions import call_function, call_ufunc, decoded, is_compressed, read_only
 from compressed_array._keys import field_names
 from compressed_array._methods import ArrayMethods
-from compressed_array._store import RecordNumbers, Store
+from compressed_array._store import Store
 from compressed_array._stores import new_store
 from compressed_array._table import CELL, Table
 from compressed_array.errors import UnsupportedOperationError
@@ -42,7 +42,7 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
     _table: Table
     _item_shape: tuple[int, ...]
     _item_dtype: np.dtype[Any]
-    _checked = False
+    _cells: Cells | None = None
 
     def __new__(
         cls,
@@ -91,14 +91,14 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
     @property
     def cells(self) -> Cells:
         """The grid of this view: which record each cell holds, in the table's own memory."""
-        if not self._checked:
-            if not self._table.owns(np.ndarray.view(self, np.ndarray)):
+        if self._cells is None:
+            numbers = self._table.numbers_in(np.ndarray.view(self, np.ndarray))
+            if numbers is None:
                 raise UnsupportedOperationError(
                     "numpy copied this array's table without its records (np.array(a, subok=True)?); use a.copy()"
                 )
-            self._checked = True
-        numbers = cast(RecordNumbers, np.ndarray.view(self, np.uint32, np.ndarray))
-        return Cells(self._table, numbers, self._item_shape, self._item_dtype)
+            self._cells = Cells(self._table, numbers, self._item_shape, self._item_dtype)
+        return self._cells
 
     @property
     def grid_shape(self) -> tuple[int, ...]:

@@ -33,6 +33,8 @@ class Cells:
         self.item_shape, self.dtype = item_shape, dtype
         self.shape = numbers.shape + item_shape
         self.item_nbytes = prod(item_shape) * dtype.itemsize
+        whole = numbers.ndim == 2 and numbers.shape == table.cells.shape and numbers.strides == table.cells.strides
+        self._rows = table.numbers.reshape(numbers.shape) if whole else None
 
     def split(self, key: Any) -> SplitKey | None:
         """The key taken apart for this grid."""
@@ -63,12 +65,10 @@ class Cells:
 
     def write(self, key: Any, value: Any) -> None:
         """Assign as numpy would, but refuse a value that the dtype cannot hold. Inside `epochs.writing`."""
-        if type(key) is int and self._is_plain_row(value):
-            row = self.numbers[key]
-            new = self.store.write(value, self.table.row_lanes)
-            old = row.copy()
-            row[...] = new
-            self.store.release(old)
+        # What a step of a buffer writes: one row of the whole table, of just the right type.
+        rows, is_plain = self._rows, type(key) is int and type(value) is np.ndarray
+        if rows is not None and is_plain and value.shape == self.shape[1:] and value.dtype == self.dtype:
+            self.store.overwrite(rows[key], value, self.table.row_lanes)
             return
         plan = self.split(key)
         if plan is None or plan.array_in_item:
@@ -99,16 +99,6 @@ class Cells:
             items = self.items(self.numbers.reshape(-1)[needed])
         answer: Dense = items.reshape(len(needed), prod(self.item_shape))[which.reshape(cells.shape), inside]
         return answer
-
-    def _is_plain_row(self, value: Any) -> bool:
-        """Whether a value is what a step of a buffer writes: one row of the whole table, of just the right type."""
-        return (
-            type(value) is np.ndarray
-            and self.numbers.ndim == 2
-            and self.numbers.shape == self.table.cells.shape
-            and value.shape == self.shape[1:]
-            and value.dtype == self.dtype
-        )
 
     def _positions(self, plan: SplitKey) -> Positions:
         """Where in the table the cells of a key are, in C order."""

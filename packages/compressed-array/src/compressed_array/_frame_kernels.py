@@ -17,8 +17,9 @@ from compressed_array._groups import (
     FREE,
     FROM_REFERENCE,
     FULL,
-    GROUP,
     KIND_BITS,
+    LISTED,
+    MANY,
     PLAIN,
     RAW,
     RECORDS,
@@ -67,15 +68,19 @@ from compressed_array._native import (
     call_sizes,
     copy_bytes,
     difference,
+    fetch_add,
     helper,
     jit,
     load8,
     load64,
     store8,
+    words_at,
 )
+from compressed_array._table_kernels import groups_of, lane_at, layout_of, lists_of
+from compressed_array._tables import LANES, LIST_LENGTHS, LIVE_BYTES, REFERENCES, USED_BYTES
 
 INTEGER = numba.types.int64
-WORDS, TABLE, NUMBERS = INTEGER[::1], numba.from_dtype(GROUP)[::1], numba.types.uint32[::1]
+WORDS, NUMBERS = INTEGER[::1], numba.types.uint32[::1]
 
 
 @helper
@@ -218,62 +223,35 @@ def open_group(lane: Any, mode: Word, capacity: Word, layout: Word, groups: Any,
 
 
 @helper
-def keep_last(lane_of: Any, first: Word, end: Word, lanes: Any, record: Word) -> None:
+def keep_last(lane_of: Any, first: Word, end: Word, lanes: Word, record: Word) -> None:
     """Copy what lanes have to remember out of the batch: of many items that went to one lane, the last."""
     for i in range(first, end):
-        lane = lanes[lane_of[i]]
+        lane = lane_at(lanes, lane_of[i])
         if lane[IN_BATCH] != 0:
             copy_bytes(lane[ITEM], lane[IN_BATCH], record)
             lane[IN_BATCH] = 0
 
 
-@jit(
-    INTEGER(
-        *[INTEGER] * 2,
-        WORDS,
-        WORDS,
-        INTEGER,
-        INTEGER[:, ::1],
-        TABLE,
-        *[WORDS] * 7,
-        *[INTEGER] * 9,
-        NUMBERS,
-    )
-)
-def write_items(
+@helper
+def write_batch(
     source: Word,
     stride: Word,
     geometry: Any,
     lane_of: Any,
+    tables: Any,
+    how: Any,
     first: Word,
-    lanes: Any,
-    groups: Any,
-    free: Any,
-    dead: Any,
-    full: Any,
-    counts: Any,
-    used: Any,
-    live: Any,
-    references: Any,
-    reference: Word,
-    worth: Word,
-    mode: Word,
-    capacity: Word,
-    layout: Word,
-    compress: Word,
-    context: Word,
-    level: Word,
-    scratch: Word,
     numbers: Any,
 ) -> Word:
-    """Write items from number `first` on, `stride` bytes apart, and return how many are done.
-
-    Fewer than all are done where the next one's lane needs memory, or a list of groups has run empty or full.
-    """
+    """`write_items`."""
+    reference, worth, mode, capacity, layout, compress, context, level, scratch = how
     record, depth, size = geometry[RECORD], geometry[DEPTH], geometry[FRAME]
     fresh = scratch + 2 * (size + (size >> 8) + ROOM)
+    groups, lists = groups_of(tables), lists_of(tables)
+    counts, used, live = lists[3], tables[USED_BYTES], tables[LIVE_BYTES]
+    references = words_at(tables[REFERENCES], reference + 1)
     for i in range(first, lane_of.shape[0]):
-        lane, item = lanes[lane_of[i]], source + i * stride
+        lane, item = lane_at(tables[LANES], lane_of[i]), source + i * stride
         new = depth
         if lane[LAST] != 0:
             new = count_new(item, lane[IN_BATCH] if lane[IN_BATCH] != 0 else lane[ITEM], geometry)
@@ -281,22 +259,33 @@ def write_items(
             if lane[GROUP_OF] == 0 or lane[COUNT] + new > lane[CAPACITY]:
                 if lane[COUNT] + new < depth:
                     new = depth  # a failed write may leave a group behind that is too short to reach back into
-                lists_ready = counts[FREE] > 0 and counts[DEAD] < dead.shape[0] and counts[FULL] < full.shape[0]
+                lists_ready = counts[FREE] > 0 and counts[DEAD] < LISTED and counts[FULL] < LISTED
                 if not lists_ready or lane[SIZE] - lane[USED] < capacity * (size + ROOM):
-                    keep_last(lane_of, first, i, lanes, record)
+                    keep_last(lane_of, first, i, tables[LANES], record)
                     return i
-                open_group(lane, mode, capacity, layout, groups, (free, dead, full, counts))
-            begin, how = lane[USED], lane[MODE]
+                open_group(lane, mode, capacity, layout, groups, lists)
+            begin, written_as = lane[USED], lane[MODE]
             for index in range(depth - new, depth):
                 out = lane[BUFFER] + lane[USED]
-                if how == ROWS_MODE:
+                if written_as == ROWS_MODE:
                     take_frame(item, np.int64(index), geometry, out)
                     lane[USED] += size
                 else:
                     take_frame(item, np.int64(index), geometry, fresh)
                     last = lane[FRAME_AT] if lane[COUNT] > 0 else np.int64(0)
                     lane[USED] += encode_frame(
-                        fresh, last, size, how, scratch, references, reference, worth, compress, context, level, out
+                        fresh,
+                        last,
+                        size,
+                        written_as,
+                        scratch,
+                        references,
+                        reference,
+                        worth,
+                        compress,
+                        context,
+                        level,
+                        out,
                     )
                     copy_bytes(lane[FRAME_AT], fresh, size)
                 lane[COUNT] += 1
@@ -305,42 +294,104 @@ def write_items(
             lane[LAST] = group * SLOTS + lane[COUNT]
             groups[group].count = np.uint8(lane[COUNT])
             groups[group].size += np.uint32(lane[USED] - begin)
-            used[lane[SEGMENT]] += lane[USED] - begin
-            live[lane[SEGMENT]] += lane[USED] - begin
+            for total in (used, live):
+                words_at(total + 8 * lane[SEGMENT], 1)[0] += lane[USED] - begin
         numbers[i] = np.uint32(lane[LAST])
         group, slot = (lane[LAST] - 1) // SLOTS, (lane[LAST] - 1) % SLOTS
         groups[group].references += np.uint32(1)
         if slot < depth - 1:
             groups[np.int64(groups[group].before) - 1].references += np.uint32(1)
-    keep_last(lane_of, first, lane_of.shape[0], lanes, record)
+    keep_last(lane_of, first, lane_of.shape[0], tables[LANES], record)
     return np.int64(lane_of.shape[0])
 
 
-@jit(INTEGER(NUMBERS, INTEGER, TABLE, INTEGER[:, ::1], WORDS, WORDS))
-def drop_references(numbers: Any, first: Word, groups: Any, layouts: Any, dead: Any, counts: Any) -> Word:
+@helper
+def drop_item(number: Word, groups: Any, tables: Any, dead: Any, counts: Any) -> None:
+    """Give up what an item needs."""
+    last = np.int64(number) - 1
+    group, slot = last // SLOTS, last % SLOTS
+    before = np.int64(groups[group].before) - 1
+    reaches_back = slot < layout_of(groups[group], tables)[0] - 1
+    drop_reference(group, groups, dead, counts)
+    if reaches_back:
+        drop_reference(before, groups, dead, counts)
+
+
+# Where the items are and how far apart, their geometry, their lanes, the tables, and how frames are written: the
+# reference they are coded against, what zstd may make smaller, a new group's mode, capacity and layout, zstd's
+# function, context and level, and scratch memory.
+BATCH = INTEGER, INTEGER, WORDS, WORDS, WORDS, numba.types.UniTuple(INTEGER, 9)
+
+
+@jit(INTEGER(*BATCH, INTEGER, NUMBERS))
+def write_items(
+    source: Word,
+    stride: Word,
+    geometry: Any,
+    lane_of: Any,
+    tables: Any,
+    how: Any,
+    first: Word,
+    numbers: Any,
+) -> Word:
+    """Write items from number `first` on, `stride` bytes apart, and return how many are done.
+
+    Fewer than all are done where the next one's lane needs memory, or a list of groups has run empty or full.
+    """
+    return write_batch(source, stride, geometry, lane_of, tables, how, first, numbers)
+
+
+@jit(INTEGER(*BATCH, INTEGER, NUMBERS, NUMBERS))
+def overwrite_items(
+    source: Word,
+    stride: Word,
+    geometry: Any,
+    lane_of: Any,
+    tables: Any,
+    how: Any,
+    many: Word,
+    numbers: Any,
+    cells: Any,
+) -> Word:
+    """Write items and, if all are done and less than `many` groups are full, put their numbers into cells.
+
+    Returns how many items are done; one more if cells have been put, two more if dead groups are to be buried.
+    """
+    groups, lists = groups_of(tables), lists_of(tables)
+    dead, counts, count = lists[1], lists[3], lane_of.shape[0]
+    if counts[DEAD] + 3 * count > LISTED:
+        return np.int64(0)
+    done = write_batch(source, stride, geometry, lane_of, tables, how, np.int64(0), numbers)
+    if done < count or counts[FULL] >= many:
+        return done
+    fetch_add(tables[LIST_LENGTHS], np.int64(0))  # readers must not see a number before what it stands for
+    for i in range(count):
+        old, cells[i] = cells[i], numbers[i]
+        if old != 0:
+            drop_item(old, groups, tables, dead, counts)
+    return done + (2 if counts[DEAD] >= MANY else 1)
+
+
+@jit(INTEGER(NUMBERS, INTEGER, WORDS))
+def drop_references(numbers: Any, first: Word, tables: Any) -> Word:
     """Give up what numbers from `first` on need, and return how many are done: fewer than all if the list is full."""
+    groups, lists = groups_of(tables), lists_of(tables)
     for i in range(first, numbers.shape[0]):
-        if numbers[i] == 0:
-            continue
-        if counts[DEAD] + 2 > dead.shape[0]:
-            return np.int64(i)
-        last = np.int64(numbers[i]) - 1
-        group, slot = last // SLOTS, last % SLOTS
-        before = np.int64(groups[group].before) - 1
-        reaches_back = slot < layouts[groups[group].layout, 0] - 1
-        drop_reference(group, groups, dead, counts)
-        if reaches_back:
-            drop_reference(before, groups, dead, counts)
+        if numbers[i] != 0:
+            if lists[3][DEAD] + 2 > LISTED:
+                return np.int64(i)
+            drop_item(numbers[i], groups, tables, lists[1], lists[3])
     return np.int64(numbers.shape[0])
 
 
-@jit(numba.types.void(NUMBERS, TABLE, INTEGER[:, ::1]))
-def add_references(numbers: Any, groups: Any, layouts: Any) -> None:
+@jit(numba.types.void(NUMBERS, WORDS))
+def add_references(numbers: Any, tables: Any) -> None:
     """Count what numbers need once more."""
+    groups = groups_of(tables)
     for i in range(numbers.shape[0]):
         if numbers[i] != 0:
             last = np.int64(numbers[i]) - 1
             group, slot = last // SLOTS, last % SLOTS
             groups[group].references += np.uint32(1)
-            if slot < layouts[groups[group].layout, 0] - 1:
+            if slot < layout_of(groups[group], tables)[0] - 1:
                 groups[np.int64(groups[group].before) - 1].references += np.uint32(1)

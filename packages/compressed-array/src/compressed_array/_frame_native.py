@@ -1,4 +1,4 @@
-"""The native engine of a store of frames: lays out what the kernels need, once a batch."""
+"""The native engine of a store of frames: hands the kernels what they need, once a batch."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._frames import Frames
+from compressed_array._frames import SMALL_FRAME, Frames
+from compressed_array._groups import LISTED
 from compressed_array._kernels import native
 from compressed_array._lanes import ROOM
-from compressed_array._layouts import FRAME, Geometry
+from compressed_array._layouts import Geometry
 from compressed_array._memory import map_memory
 from compressed_array._parallel import share_count, together
 from compressed_array._store import RecordNumbers, Records
@@ -34,13 +35,72 @@ def is_usable(frames: Frames) -> bool:
     return native("_frame_kernels") is not None and native("_walk_kernels") is not None
 
 
+class WriterTables:
+    """The addresses of the tables that writing changes, and the tables: an address is good as long as they are."""
+
+    def __init__(self, frames: Frames, references: Words, address_of: Any) -> None:
+        groups, lanes, layouts = frames.groups, frames.lanes.words, frames.layout_words
+        _, used, live = frames.heap.tables()
+        self._of = lanes, groups.table, groups.free, used, live, layouts, references
+        tables = layouts, references, lanes, groups.free, groups.dead, groups.full, groups.counts, used, live
+        self.words = np.array([address_of(groups.table), len(groups.table), *map(address_of, tables)], np.int64)
+        self.numbers: RecordNumbers = np.zeros(LISTED, np.uint32)  # for a few items, of which nobody keeps the numbers
+
+    def are_of(self, frames: Frames, references: Words) -> bool:
+        """Whether these are still the tables that there are."""
+        lanes, table, free, used, live, layouts, addresses = self._of
+        groups, (_, used_now, live_now) = frames.groups, frames.heap.tables()
+        return (
+            table is groups.table
+            and lanes is frames.lanes.words
+            and free is groups.free
+            and used is used_now
+            and live is live_now
+            and layouts is frames.layout_words
+            and addresses is references
+        )
+
+
+class ReaderTables:
+    """The same for what one thread reads, and that thread's scratch memory: a group may unpack to much."""
+
+    def __init__(self, frames: Frames, layouts: Words, references: Words, address_of: Any) -> None:
+        self._of = frames.groups.table, layouts, references, frames.decoder, len(frames.codecs), frames.most_unpacked
+        table, _, _, decoder, codecs, unpacked = self._of
+        unpacked = unpacked if codecs else 0
+        self._scratch = scratch = map_memory(frames.record_nbytes + unpacked + 2 * ROOM)  # mostly little is touched
+        self.progress: Words = np.zeros(3, np.int64)
+        calls = None if decoder is None else decoder.calls()
+        zstd = (0, 0, 0)
+        if calls is not None:
+            zstd = calls.functions.decompress, calls.functions.frame_size, calls.decompressor[0]
+        tables = layouts, references, frames.heap.tables()[0], scratch
+        dictionaries = [codec.calls().decompressor[1] for codec in frames.codecs[:codecs]]
+        words = [address_of(table), len(table), *map(address_of, tables), *zstd, unpacked]
+        self.words = np.array([*words, *dictionaries], np.int64)
+
+    def are_of(self, frames: Frames, layouts: Words, references: Words) -> bool:
+        """Whether these are still the tables that there are, and the rest as it was."""
+        table, known_layouts, addresses, decoder, codecs, unpacked = self._of
+        return (
+            table is frames.groups.table
+            and known_layouts is layouts
+            and addresses is references
+            and decoder is frames.decoder
+            and codecs == len(frames.codecs)
+            and unpacked == frames.most_unpacked
+        )
+
+
 class NativeEngine:
     """Kernels at work on `Frames`. Writing is the writer's alone; any number of threads read."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
         self._writer, self._reader = native("_frame_kernels"), native("_walk_kernels")
+        self._address_of = native("_native").address_of
         self._references: Words = np.empty(0, np.int64)
+        self._tables: WriterTables | None = None
         self._of_thread = local()
         self._pace = 1.0  # nanoseconds a byte, lately
         self._scratch, self._scratch_at = np.empty(0, np.uint8), 0
@@ -49,39 +109,34 @@ class NativeEngine:
         self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, first: int, numbers: RecordNumbers
     ) -> int:
         """Write items from number `first` on, up to one whose lane needs a new group; returns how many are done."""
-        frames = self._frames
-        size = int(geometry.words[FRAME])
+        tables = self._writer_tables()
+        done: int = self._writer.write_items(*self._batch(items, geometry, lane_of, tables), first, numbers)
+        return done
+
+    def overwrite(
+        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, cells: RecordNumbers
+    ) -> tuple[int, RecordNumbers]:
+        """Write items and, if nothing comes in between, put their numbers into cells.
+
+        Returns how many items are done, one more if cells have been put, two more if groups died of it; and the
+        numbers, which the next call will overwrite.
+        """
+        tables = self._writer_tables()
+        batch = self._batch(items, geometry, lane_of, tables)
+        return self._writer.overwrite_items(*batch, self._frames.many_full, tables.numbers, cells), tables.numbers
+
+    def _batch(
+        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, tables: WriterTables
+    ) -> tuple[Any, ...]:
+        frames, size = self._frames, geometry.frame_nbytes
         needed = 3 * (size + (size >> 8) + ROOM)
         if len(self._scratch) != needed:  # a store that finds its items to be stacks needs less from then on
             self._scratch = np.empty(needed, np.uint8)
-            self._scratch_at = self._scratch.__array_interface__["data"][0]
-        groups = frames.groups
-        _, used, live = frames.heap.tables()
-        done: int = self._writer.write_items(
-            items.__array_interface__["data"][0],
-            items.strides[0],
-            geometry.words,
-            lane_of,
-            first,
-            frames.lanes.words,
-            groups.table,
-            groups.free,
-            groups.dead,
-            groups.full,
-            groups.counts,
-            used,
-            live,
-            self._reference_addresses(),
-            frames.reference,
-            frames.worth_zstd,
-            frames.mode,
-            frames.capacity,
-            frames.layout_number,
-            *self._compressor(),
-            self._scratch_at,
-            numbers,
-        )
-        return done
+            self._scratch_at = self._address_of(self._scratch)
+        zstd = (0, 0, 0) if frames.intra is None or size < SMALL_FRAME else frames.intra.calls().compressor
+        how = (frames.reference, frames.worth_zstd, frames.mode, frames.capacity, frames.layout_number, *zstd)
+        place = self._address_of(items), items.strides[0]
+        return *place, geometry.words, lane_of, tables.words, (*how, self._scratch_at)
 
     def read(
         self,
@@ -92,74 +147,76 @@ class NativeEngine:
         layouts: Words | None = None,
     ) -> None:
         """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`."""
-        frames, kernel = self._frames, self._reader.read_items
-        table, references, (bases, _, _) = frames.groups.table, self._reference_addresses(), frames.heap.tables()
-        words = frames.layout_words if layouts is None else layouts
         second = _NO_ROWS if other_out is None else other_out
-        unpacked = frames.most_unpacked if frames.codecs else 0
-        nbytes = out.shape[1] + unpacked + 2 * ROOM
         decoded, count = out.nbytes + second.nbytes, len(numbers)
         # Frames come a hundred times as fast where little changes as where zstd packed them, so what counts is how
         # long the last ones took: half a millisecond for each thread, or it comes too late to be of help.
         shares = share_count(count, int(decoded * min(self._pace, 1)) // 2)
-        progress, step = np.zeros(3, np.int64), -(-count // (shares * SHARES_AT_ONCE)) if shares > 1 else count
-        caller = get_ident()
+        if shares == 1:
+            tables = self._reader_tables(layouts)
+            progress = tables.progress
+            progress.fill(0)
+            began = perf_counter()
+            self._reader.read_items(numbers, out, others, second, tables.words, progress, count)
+            self._pace += ((perf_counter() - began) * 1e9 / decoded - self._pace) / 8
+        else:
+            progress = self._read_together(numbers, out, others, second, layouts, shares)
+        if progress[self._reader.FAILED]:
+            if self._frames.decoder is None:
+                raise CodecUnavailableError("zstd", "zstd")
+            raise CorruptPayloadError(f"the frames of item {progress[self._reader.FAILED] - 1} do not decode")
+
+    def _read_together(
+        self,
+        numbers: RecordNumbers,
+        out: Records,
+        others: RecordNumbers,
+        second: Records,
+        layouts: Words | None,
+        shares: int,
+    ) -> Words:
+        progress, caller = np.zeros(3, np.int64), get_ident()
+        decoded, count = out.nbytes + second.nbytes, len(numbers)
+        step = -(-count // (shares * SHARES_AT_ONCE))
 
         def work() -> None:
-            began = perf_counter()
-            tools = np.array([*self._zstd(), unpacked, 0, 0, *self._dictionaries()], np.int64)
-            scratch = self._scratch_of_thread(nbytes)
-            tables = table, words, tools, bases, references
-            done = kernel(numbers, out, others, second, *tables, scratch, progress, step)
+            began, tables = perf_counter(), self._reader_tables(layouts)
+            done = self._reader.read_items(numbers, out, others, second, tables.words, progress, step)
             if done and get_ident() == caller:  # others may have waited for the interpreter
                 pace = (perf_counter() - began) * 1e9 * count / (decoded * done)
                 self._pace += (pace - self._pace) / 8
 
-        if shares == 1:
-            work()
-        else:
-            together(work, shares, lambda: bool(self._reader.wait_for(progress, count, PATIENCE)))
-        if progress[self._reader.FAILED]:
-            if frames.decoder is None:
-                raise CodecUnavailableError("zstd", "zstd")
-            raise CorruptPayloadError(f"the frames of item {progress[self._reader.FAILED] - 1} do not decode")
-
-    def _scratch_of_thread(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """Memory for decoding, kept: a group may unpack to much, of which mostly little is ever touched."""
-        kept: npt.NDArray[np.uint8] | None = getattr(self._of_thread, "scratch", None)
-        if kept is None or kept.size < nbytes:
-            kept = self._of_thread.scratch = map_memory(nbytes)
-        return kept
+        together(work, shares, lambda: bool(self._reader.wait_for(progress, count, PATIENCE)))
+        return progress
 
     def retain(self, numbers: RecordNumbers) -> None:
         """Take one more reference for each number."""
-        self._writer.add_references(numbers, self._frames.groups.table, self._frames.layout_words)
+        self._writer.add_references(numbers, self._writer_tables().words)
 
     def release(self, numbers: RecordNumbers, first: int) -> int:
         """Give up a reference for each number from `first` on, until the list of the dead is full; says how many."""
-        frames, groups = self._frames, self._frames.groups
-        words = frames.layout_words
-        done: int = self._writer.drop_references(numbers, first, groups.table, words, groups.dead, groups.counts)
+        done: int = self._writer.drop_references(numbers, first, self._writer_tables().words)
         return done
+
+    def _writer_tables(self) -> WriterTables:
+        references, tables = self._reference_addresses(), self._tables
+        if tables is None or not tables.are_of(self._frames, references):
+            tables = self._tables = WriterTables(self._frames, references, self._address_of)
+        return tables
+
+    def _reader_tables(self, layouts: Words | None) -> ReaderTables:
+        """What the calling thread reads by."""
+        frames, references = self._frames, self._reference_addresses()
+        words = frames.layout_words if layouts is None else layouts
+        known: ReaderTables | None = getattr(self._of_thread, "tables", None)
+        if known is None or not known.are_of(frames, words, references):
+            known = self._of_thread.tables = ReaderTables(frames, words, references, self._address_of)
+        return known
 
     def _reference_addresses(self) -> Words:
         # By a local name: readers do this, too, and may put back the addresses of fewer.
         known, references = self._references, self._frames.references
         if len(known) != len(references):
-            known = np.array([r.__array_interface__["data"][0] for r in references], np.int64)
+            known = np.array([self._address_of(r) for r in references], np.int64)
             self._references = known
         return known
-
-    def _compressor(self) -> tuple[int, int, int]:
-        """zstd's function, a context of this thread's own and a level, for writing records."""
-        return (0, 0, 0) if self._frames.intra is None else self._frames.intra.calls().compressor
-
-    def _zstd(self) -> tuple[int, int, int]:
-        """zstd's functions for reading, and a context of this thread's own."""
-        calls = None if self._frames.decoder is None else self._frames.decoder.calls()
-        if calls is None:
-            return 0, 0, 0
-        return calls.functions.decompress, calls.functions.frame_size, calls.decompressor[0]
-
-    def _dictionaries(self) -> list[int]:
-        return [codec.calls().decompressor[1] for codec in self._frames.codecs]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._groups import Groups, split_numbers
+from compressed_array._groups import MANY, Groups, split_numbers
 from compressed_array._heap import HostHeap
 from compressed_array._lanes import DELTA, Lanes
 from compressed_array._layouts import Geometry, Layout, geometry
@@ -17,6 +17,7 @@ from compressed_array._store import RecordNumbers
 
 Bytes = npt.NDArray[np.uint8]
 MOST_REFERENCES = 256
+SMALL_FRAME = 256  # bytes; below, a record's header and the walk to it cost more than its changes save
 
 
 class Frames:
@@ -35,6 +36,7 @@ class Frames:
         self.decoder: Any = None
         # How the next group is written: the kind of its records, and how many it may hold.
         self.mode, self.capacity = DELTA, 1
+        self.many_full = MANY  # groups that are full before something is done about them
         self.worth_zstd = 0  # of a record of more bytes than this, zstd may make fewer
         self.most_unpacked = 0  # bytes of a group before a codec packed it
         self.reference = 0

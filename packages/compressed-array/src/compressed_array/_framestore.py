@@ -26,19 +26,27 @@ from compressed_array._epochs import Epochs
 from compressed_array._frame_state import FrameExport, Snapshot
 from compressed_array._frame_twin import TwinEngine, group_bytes
 from compressed_array._frames import Frames
-from compressed_array._groups import ADDRESS_MASK, DEAD, FIRST_CODEC, FREE, FULL, PLAIN, SLOTS, TAG_BITS
+from compressed_array._groups import (
+    ADDRESS_MASK,
+    DEAD,
+    FIRST_CODEC,
+    FREE,
+    FULL,
+    MANY,
+    PLAIN,
+    SLOTS,
+    TAG_BITS,
+)
 from compressed_array._heap import MAX_PAYLOAD, OFFSET_BITS
 from compressed_array._lanes import BUFFER, CAPACITY, GROUP_OF, ROOM, SEGMENT, SIZE, USED
-from compressed_array._layouts import Layout, strides_of
+from compressed_array._layouts import Geometry, Layout, strides_of
 from compressed_array._memory import return_free_memory
 from compressed_array._payloads import Payloads
 from compressed_array._stacks import StackFinder, given_layout
-from compressed_array._store import Lanes, RecordNumbers, Records
+from compressed_array._store import Lanes, RecordNumbers, Records, exchange
 from compressed_array._watch import Watch
 
 Words = npt.NDArray[np.int64]
-# Groups that are full, or dead, are seen to some at a time: Python takes as long for one as for many.
-MANY, MANY_FRAMES = 16, 128
 MOST_PACKED_ANEW = 32 * 1024 * 1024  # bytes, unpacked: some write has to wait for it
 
 
@@ -93,11 +101,10 @@ class FrameStore:
 
     def write(self, items: npt.NDArray[Any], lanes: Lanes) -> RecordNumbers:
         self._settle()
-        self._version += 1
         numbers = np.zeros(len(items), np.uint32)
         if not items.size or not self.record_nbytes:
             return numbers
-        frames, engine = self._frames, self._get_engine()
+        frames = self._frames
         known, other = self._known_lanes
         if lanes is not known and lanes is not other:  # two buffers write the same lanes at every step
             frames.lanes.grow(int(lanes.max()) + 1)
@@ -110,16 +117,51 @@ class FrameStore:
             geometry = frames.geometry(strides_of(items))
             assert geometry is not None  # C order is dense
         frames.lanes.arrange(geometry.strides)
-        done = 0
+        self._write_on(items, geometry, lanes, 0, numbers)
+        return numbers
+
+    def overwrite(self, cells: RecordNumbers, items: npt.NDArray[Any], lanes: Lanes) -> None:
+        geometry = self._known_geometry(items, lanes)
+        if geometry is None:
+            exchange(self, cells, self.write(items, lanes))
+            return
+        self._version += 1
+        self._watch.items += len(items)
+        done, numbers = self._engine.overwrite(items, geometry, lanes, cells)
+        if done <= len(items):
+            numbers = numbers[: len(items)].copy()
+            numbers[done:] = 0
+            self._write_on(items, geometry, lanes, done, numbers)
+            exchange(self, cells, numbers)
+        elif done > len(items) + 1:
+            self._bury_dead()
+
+    def _known_geometry(self, items: npt.NDArray[Any], lanes: Lanes) -> Geometry | None:
+        """The geometry of items that can be written at once: they come as the last did, and nothing else is due."""
+        known, other = self._known_lanes
+        if self._engine is None or self._graveyard or self._watch.lost_stack or not (lanes is known or lanes is other):
+            return None
+        if self._finder is not None and not self._finder.passes():
+            return None
+        geometry = self._frames.geometry(strides_of(items))
+        if geometry is None or geometry.strides != self._frames.lanes.strides:
+            return None
+        self.epochs.collect()
+        return geometry
+
+    def _write_on(
+        self, items: npt.NDArray[Any], geometry: Geometry, lanes: Lanes, done: int, numbers: RecordNumbers
+    ) -> None:
+        """Write what is not done yet, and see to groups that are full; none of it, if that fails."""
+        self._version += 1
         try:
-            while (done := engine.write(items, geometry, lanes, done, numbers)) < len(items):
+            while (done := self._get_engine().write(items, geometry, lanes, done, numbers)) < len(items):
                 self._provide(int(lanes[done]))
-            if frames.groups.counts[FULL] * frames.capacity >= MANY_FRAMES:
+            if self._frames.groups.counts[FULL] >= self._frames.many_full:
                 self._tend()
         except BaseException:
             self.release(numbers)
             raise
-        return numbers
 
     def retain(self, numbers: RecordNumbers) -> None:
         self._settle()  # a program that copies and never writes would keep every copy it dropped

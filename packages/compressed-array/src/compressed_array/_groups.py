@@ -37,6 +37,7 @@ Words = npt.NDArray[np.int64]
 # What `Groups.counts` counts: groups to be had, groups nobody needs any more, groups that are full.
 FREE, DEAD, FULL = range(3)
 LISTED = 256
+MANY = 16  # Groups that are dead, or full, are seen to some at a time: Python takes as long for one as for many.
 
 
 class Groups:

@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 # memory, how many bytes of it are written and how many there are; where the last item and the last frame are, and
 # where the last item still lies in the batch that is being written, or 0.
 LAST, GROUP_OF, COUNT, CAPACITY, MODE, SEGMENT, BUFFER, USED, SIZE, ITEM, FRAME_AT, IN_BATCH = range(12)
+WIDTH = 12  # words of a lane
 # How frames are written to a group: as the smallest of all kinds of record, by zstd or raw, raw without any header.
 DELTA, INTRA, ROWS = range(3)
 # A record this many times smaller than its frame is small enough to look for no other frame it differs less from.
@@ -33,7 +34,7 @@ class Lanes:
         self.strides = np.empty((1, *item_shape), f"V{itemsize}").strides[1:] if itemsize else ()
         self._record = int(np.prod(item_shape)) * itemsize
         self._itemsize = itemsize
-        self.words: npt.NDArray[np.int64] = np.zeros((0, IN_BATCH + 1), np.int64)
+        self.words: npt.NDArray[np.int64] = np.zeros((0, WIDTH), np.int64)
         self.items: npt.NDArray[np.uint8] = np.zeros((0, self._record), np.uint8)
         self.frames: npt.NDArray[np.uint8] = np.zeros((0, frame_nbytes), np.uint8)
 

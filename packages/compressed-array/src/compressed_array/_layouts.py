@@ -59,6 +59,7 @@ class Geometry(NamedTuple):
 
     strides: tuple[int, ...]
     words: npt.NDArray[np.int64]
+    frame_nbytes: int
 
 
 def strides_of(items: npt.NDArray[Any]) -> tuple[int, ...]:
@@ -93,7 +94,7 @@ def geometry(layout: Layout, item_shape: tuple[int, ...], itemsize: int, strides
     run = stack[1] if layout.depth > 1 else record
     places = record // (run * layout.depth)
     words = record, layout.depth, layout.frame_nbytes, places, run, rows, row_step, columns, column_step, piece
-    return Geometry(strides, np.append(np.array(words, np.int64), _masks(layout.depth, run)))
+    return Geometry(strides, np.append(np.array(words, np.int64), _masks(layout.depth, run)), layout.frame_nbytes)
 
 
 def _masks(depth: int, run: int) -> npt.NDArray[np.int64]:

@@ -77,7 +77,7 @@ class ShapeMethods:
                 raise ValueError("Unable to avoid creating a copy while reshaping.")
             return read_only(self.read().reshape(full, order=order))
         view = np.ndarray.reshape(self, grid)
-        if copy is not True and self._table.owns(np.ndarray.view(view, np.ndarray)):
+        if copy is not True and self._table.numbers_in(np.ndarray.view(view, np.ndarray)) is not None:
             return view
         if copy is False:
             raise ValueError("Unable to avoid creating a copy while reshaping.")

@@ -53,7 +53,8 @@ def jit(signature: Any) -> Callable[[Kernel], Kernel]:
 def _sources() -> str:
     """A word that changes with any file of which something is compiled into a kernel."""
     here = Path(__file__).parent
-    patterns = ("_native.py", "_*_kernels.py", "_changes.py", "_groups.py", "_lanes.py", "_layouts.py", "codecs/_*.py")
+    constants = ("_changes.py", "_groups.py", "_heap.py", "_lanes.py", "_layouts.py", "_tables.py")
+    patterns = ("_native.py", "_*_kernels.py", *constants, "codecs/_*.py")
     files = [file for pattern in patterns for file in sorted(here.glob(pattern))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
@@ -97,25 +98,31 @@ load8, load16, load32, load64 = _loader(8), _loader(16), _loader(32), _loader(64
 store8, store64 = _storer(8), _storer(64)
 
 
-@intrinsic
-def bytes_at(typingctx: Any, address: Any, size: Any) -> Any:
-    """The `size` bytes at `address` as a uint8 array. A view: it does not keep the memory alive."""
-    array = types.Array(types.uint8, 1, "C")
+def viewer(element: Any, nbytes: int) -> Kernel:
+    """A function that views memory at an address as so many elements. A view: it does not keep the memory alive."""
+    array = types.Array(element, 1, "C")
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        view = context.make_array(array)(context, builder)
-        one = context.get_constant(types.intp, 1)
-        context.populate_array(
-            view,
-            data=builder.inttoptr(args[0], view.data.type),
-            shape=cgutils.pack_array(builder, [args[1]]),
-            strides=cgutils.pack_array(builder, [one]),
-            itemsize=one,
-            meminfo=None,
-        )
-        return view._getvalue()
+    @intrinsic
+    def view_at(typingctx: Any, address: Any, size: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            view = context.make_array(array)(context, builder)
+            step = context.get_constant(types.intp, nbytes)
+            context.populate_array(
+                view,
+                data=builder.inttoptr(args[0], view.data.type),
+                shape=cgutils.pack_array(builder, [args[1]]),
+                strides=cgutils.pack_array(builder, [step]),
+                itemsize=step,
+                meminfo=None,
+            )
+            return view._getvalue()
 
-    return array(types.int64, types.int64), codegen
+        return array(types.int64, types.int64), codegen
+
+    return view_at
+
+
+bytes_at, words_at = viewer(types.uint8, 1), viewer(types.int64, 8)
 
 
 @intrinsic
@@ -221,9 +228,20 @@ def _calling(result_bits: int, argument_bits: list[int]) -> Kernel:
     return codegen
 
 
+@jit([types.int64(types.Array(types.uint8, ndim, "A", readonly=True)) for ndim in range(1, 6)])
+def _address_of_bytes(array: Any) -> Word:
+    return np.int64(array.ctypes.data)
+
+
+_BYTE = np.dtype(np.uint8)
+
+
 def address_of(array: npt.NDArray[Any]) -> int:
-    """Where an array's first byte lies."""
-    return int(array.__array_interface__["data"][0])
+    """Where an array's first byte lies. By a kernel, since to ask numpy takes as long as to write a short item."""
+    try:
+        return int(_address_of_bytes(array if array.dtype is _BYTE else array.view(_BYTE)))
+    except (TypeError, ValueError):  # with more axes than are common, or with gaps between its elements
+        return int(array.__array_interface__["data"][0])
 
 
 @jit("void(int64[::1], uint8[:, ::1], int64, int64)")

@@ -44,4 +44,4 @@ def remember(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any
     for i in range(lane_of.shape[0]):
         lane = lanes[lane_of[i]]
         lane[IN_BATCH], lane[LAST] = source + i * stride, 1
-    keep_last(lane_of, np.int64(0), np.int64(lane_of.shape[0]), lanes, geometry[RECORD])
+    keep_last(lane_of, np.int64(0), np.int64(lane_of.shape[0]), np.int64(lanes.ctypes.data), geometry[RECORD])

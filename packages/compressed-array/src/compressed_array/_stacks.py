@@ -47,6 +47,14 @@ class StackFinder:
         """Whether it has looked at enough pairs for now."""
         return not self._tries or not self._signs
 
+    def passes(self) -> bool:
+        """Whether the next items need not be looked at, which then counts as a look."""
+        if not self._signs:
+            return True
+        passes = self.is_tired and (self._looks + 1) % ASK_AGAIN != 0
+        self._looks += passes
+        return passes
+
     def look(self, items: npt.NDArray[Any], lane_of: npt.NDArray[np.int64], lanes: Lanes) -> tuple[int, int] | None:
         """The axis of the stack and the width of a frame along it, once they are known."""
         self._looks += 1

@@ -58,6 +58,9 @@ class Store(Protocol):
         each of them.
         """
 
+    def overwrite(self, cells: RecordNumbers, items: npt.NDArray[Any], lanes: Lanes) -> None:
+        """`write` as many items as there are cells, put their numbers there, and `release` those that were there."""
+
     def retain(self, numbers: RecordNumbers) -> None:
         """Take one more reference for each occurrence of a number."""
 
@@ -80,3 +83,10 @@ class Store(Protocol):
 def byte_rows(items: npt.NDArray[Any], count: int) -> Records:
     """C-ordered memory of `count` items as bytes, without a copy if it is in C order already."""
     return np.ascontiguousarray(items).reshape(-1).view(np.uint8).reshape(count, items.nbytes // count if count else 0)
+
+
+def exchange(store: Store, cells: RecordNumbers, numbers: RecordNumbers) -> None:
+    """Put numbers into cells, and give up what was there."""
+    old = cells.copy()
+    cells[...] = numbers
+    store.release(old)

@@ -44,12 +44,14 @@ class Table:
         """The streams that cells belong to, by their positions in C order."""
         return self.row_lanes[positions % max(len(self.row_lanes), 1)]
 
-    def owns(self, view: npt.NDArray[Any]) -> bool:
-        """Whether a view's memory is this table's, and not a copy of it that numpy made on its own."""
-        if view.size == 0:
-            return True
-        start = int(self.cells.ctypes.data)
-        return start <= int(view.ctypes.data) < start + self.cells.nbytes
+    def numbers_in(self, view: npt.NDArray[Any]) -> RecordNumbers | None:
+        """The numbers that a view shows, without a reference to it; None if numpy made it a copy of the table's."""
+        if not view.size:
+            return np.empty(view.shape, np.uint32)
+        offset = int(view.ctypes.data) - int(self.cells.ctypes.data)
+        if not 0 <= offset < self.cells.nbytes:
+            return None
+        return np.ndarray(view.shape, np.uint32, self.numbers, offset, view.strides)
 
     def __del__(self) -> None:
         self.store.bury(self.numbers)

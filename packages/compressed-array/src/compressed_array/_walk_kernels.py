@@ -18,7 +18,6 @@ from compressed_array._groups import (
     ADDRESS_MASK,
     FIRST_CODEC,
     FROM_REFERENCE,
-    GROUP,
     KIND_BITS,
     PLAIN,
     RAW,
@@ -41,17 +40,13 @@ from compressed_array._native import (
     prefetch,
     store8,
 )
+from compressed_array._table_kernels import groups_of, layout_of
+from compressed_array._tables import BASES, CODECS, CONTEXT, DECOMPRESS, FRAME_SIZE, REFERENCES, SCRATCH, UNPACKED
 
 LINE, NEAR = 64, 2048
 KIND_MASK = (1 << KIND_BITS) - 1
 INTEGER = numba.types.int64
-WORDS, MATRIX, TABLE = INTEGER[::1], INTEGER[:, ::1], numba.from_dtype(GROUP)[::1]
-NUMBERS = numba.types.uint32[::1]
-BYTES, ROWS = numba.types.uint8[::1], numba.types.uint8[:, ::1]
-# What a reader's `tools` hold, by position: two functions of zstd's, a context for them, how many bytes a group
-# may unpack to, where the segments begin and where the references are; then a dictionary, or 0, for each codec of
-# groups.
-DECOMPRESS, FRAME_SIZE, CONTEXT, UNPACKED, BASES, REFERENCES, CODECS = range(7)
+WORDS, NUMBERS, ROWS = INTEGER[::1], numba.types.uint32[::1], numba.types.uint8[:, ::1]
 # What threads that read items together count: items that one has taken on, items that are read, and one that failed,
 # plus one.
 TAKEN, DONE, FAILED = range(3)
@@ -72,24 +67,30 @@ def emit(frame: Word, out: Word, slot: Word, depth: Word, outer: Word, inner: Wo
 
 
 @helper
-def group_bytes(where: Word, tools: Any, unpacked: Word) -> Word:
+def place_of(address: Word, tables: Any) -> Word:
+    """Where in memory an address of the heap is."""
+    return np.int64(load64(tables[BASES] + 8 * (address >> OFFSET_BITS))) + (address & OFFSET_MASK)
+
+
+@helper
+def group_bytes(where: Word, tables: Any, unpacked: Word) -> Word:
     """Where a group's records begin, unpacked if a codec had packed them; 0 if that fails."""
     tag, address = where >> TAG_BITS, where & ADDRESS_MASK
-    at = np.int64(load64(tools[BASES] + 8 * (address >> OFFSET_BITS))) + (address & OFFSET_MASK)
+    at = place_of(address, tables)
     if tag < FIRST_CODEC:
         return at
     # The frame knows its size. The table's may already be that of another place.
-    packed = call_pair(tools[FRAME_SIZE], at, tools[UNPACKED])
+    packed = call_pair(tables[FRAME_SIZE], at, tables[UNPACKED])
     if packed <= 0:
         return np.int64(0)
-    dictionary = tools[CODECS + tag - FIRST_CODEC]
-    size = call_sizes(tools[DECOMPRESS], tools[CONTEXT], unpacked, tools[UNPACKED], at, packed, dictionary)
+    dictionary = tables[CODECS + tag - FIRST_CODEC]
+    size = call_sizes(tables[DECOMPRESS], tables[CONTEXT], unpacked, tables[UNPACKED], at, packed, dictionary)
     return unpacked if size > 0 else np.int64(0)
 
 
 @helper
 def walk(
-    group: Any, first: Word, last: Word, shift: Word, layout: Any, tools: Any, scratch: Word, targets: Any
+    group: Any, first: Word, last: Word, shift: Word, layout: Any, tables: Any, scratch: Word, targets: Any
 ) -> Word:
     """Decode a group's frames from `first` to `last`, and put each where it belongs; false if that fails.
 
@@ -100,7 +101,7 @@ def walk(
     frame_nbytes, frame = outer * inner, scratch
     where = group.where  # one load: a writer may be moving the group
     plain = where >> TAG_BITS == PLAIN
-    at = group_bytes(where, tools, scratch + frame_nbytes + ROOM)
+    at = group_bytes(where, tables, scratch + frame_nbytes + ROOM)
     if at == 0:
         return False
     start, begin = np.int64(first), at
@@ -122,14 +123,14 @@ def walk(
             if kind == SINCE_LAST:
                 apply_changes(body, at, frame)
             elif kind == FROM_REFERENCE:
-                base = np.int64(load64(tools[REFERENCES] + 8 * np.int64(load8(body))))
+                base = np.int64(load64(tables[REFERENCES] + 8 * np.int64(load8(body))))
                 copy_bytes(frame, base, frame_nbytes)
                 apply_changes(body + 1, at, frame)
             elif kind == RAW:
                 copy_bytes(frame, body, frame_nbytes)
             elif (
-                tools[CONTEXT] == 0
-                or call_sizes(tools[DECOMPRESS], tools[CONTEXT], frame, frame_nbytes, body, length, 0) != frame_nbytes
+                tables[CONTEXT] == 0
+                or call_sizes(tables[DECOMPRESS], tables[CONTEXT], frame, frame_nbytes, body, length, 0) != frame_nbytes
             ):
                 return False
         for one in range(2):
@@ -140,9 +141,9 @@ def walk(
 
 
 @helper
-def walk_both(group: Word, ends: Any, targets: Any, groups: Any, layouts: Any, tools: Any, scratch: Word) -> Word:
+def walk_both(group: Word, ends: Any, targets: Any, groups: Any, tables: Any) -> Word:
     """Read the items that end with the frames `ends` of a group; the group before ends with frame -1."""
-    layout = layouts[groups[group].layout]
+    layout, scratch = layout_of(groups[group], tables), tables[SCRATCH]
     low, high = ends[0], ends[0]
     if targets[2] != 0:
         low, high = min(ends[0], ends[1]), max(ends[0], ends[1])
@@ -152,16 +153,16 @@ def walk_both(group: Word, ends: Any, targets: Any, groups: Any, layouts: Any, t
         before = groups[np.int64(groups[group].before) - 1]
         count = np.int64(before.count)
         last = min(high, np.int64(-1)) + count
-        if not walk(before, count + low, last, -count, layout, tools, scratch, targets):
+        if not walk(before, count + low, last, -count, layout, tables, scratch, targets):
             return False
     if high >= 0:
         first = max(low, np.int64(0))
-        return walk(groups[group], first, high, np.int64(0), layout, tools, scratch, targets)
+        return walk(groups[group], first, high, np.int64(0), layout, tables, scratch, targets)
     return True
 
 
 @helper
-def meet(a: Word, b: Word, ends: Any, groups: Any, layouts: Any) -> Word:
+def meet(a: Word, b: Word, ends: Any, groups: Any, tables: Any) -> Word:
     """The group from which one walk reads both items, with their `ends` in it; -1 where they lie too far apart."""
     group_a, group_b = (a - 1) // SLOTS, (b - 1) // SLOTS
     ends[0], ends[1] = (a - 1) % SLOTS, (b - 1) % SLOTS
@@ -176,18 +177,18 @@ def meet(a: Word, b: Word, ends: Any, groups: Any, layouts: Any) -> Word:
         return np.int64(-1)
     count = np.int64(groups[earlier].count)
     ends[which] -= count
-    return later if ends[which] - layouts[groups[later].layout, 0] + 1 >= -count else np.int64(-1)
+    return later if ends[which] - layout_of(groups[later], tables)[0] + 1 >= -count else np.int64(-1)
 
 
 @helper
-def expect(number: Word, record: Word, groups: Any, bases: Any) -> None:
+def expect(number: Word, record: Word, groups: Any, tables: Any) -> None:
     """Have what an item needs brought near while another is read."""
     if number == 0:
         return
     group = groups[(number - 1) // SLOTS]
     where, size = group.where, np.int64(group.size)
     address = where & ADDRESS_MASK
-    at = bases[address >> OFFSET_BITS] + (address & OFFSET_MASK)
+    at = place_of(address, tables)
     if where >> TAG_BITS == PLAIN:
         at += (number - 1) % SLOTS * record  # in a group of single frames, and otherwise a wrong guess
         size = record
@@ -204,19 +205,16 @@ def read_item(
     record: Word,
     pair: Word,
     groups: Any,
-    layouts: Any,
-    tools: Any,
-    bases: Any,
-    scratch: Word,
+    tables: Any,
     ends: Any,
     targets: Any,
 ) -> Word:
     """Read an item to `at`, and in a pair another to `other_at`; false if that fails."""
     if number != 0 and other != 0 and groups[(number - 1) // SLOTS].where >> TAG_BITS != PLAIN:
-        group = meet(number, other, ends, groups, layouts)
+        group = meet(number, other, ends, groups, tables)
         if group >= 0:
             targets[0], targets[2] = at, other_at
-            return walk_both(group, ends, targets, groups, layouts, tools, scratch)
+            return walk_both(group, ends, targets, groups, tables)
     for one in range(1 + pair):
         target = other_at if one else at
         last = (other if one else number) - 1
@@ -227,41 +225,25 @@ def read_item(
         # A frame that is an item and lies there as it is takes no walk; for one of some bytes, that is most of it.
         group, slot = last // SLOTS, last % SLOTS
         where = groups[group].where
-        if where >> TAG_BITS == PLAIN and layouts[groups[group].layout, 0] == 1:
-            address = where & ADDRESS_MASK
-            source = bases[address >> OFFSET_BITS] + (address & OFFSET_MASK) + slot * record
-            copy_bytes(target, source, record)
+        if where >> TAG_BITS == PLAIN and layout_of(groups[group], tables)[0] == 1:
+            copy_bytes(target, place_of(where & ADDRESS_MASK, tables) + slot * record, record)
             continue
         ends[0], targets[0], targets[2] = slot, target, 0
-        if not walk_both(group, ends, targets, groups, layouts, tools, scratch):
+        if not walk_both(group, ends, targets, groups, tables):
             return False
     return True
 
 
-@jit(INTEGER(NUMBERS, ROWS, NUMBERS, ROWS, TABLE, MATRIX, WORDS, WORDS, WORDS, BYTES, WORDS, INTEGER))
-def read_items(
-    numbers: Any,
-    out: Any,
-    others: Any,
-    other_out: Any,
-    groups: Any,
-    layouts: Any,
-    tools: Any,
-    bases: Any,
-    references: Any,
-    scratch: Any,
-    progress: Any,
-    step: Word,
-) -> Word:
+@jit(INTEGER(NUMBERS, ROWS, NUMBERS, ROWS, WORDS, WORDS, INTEGER))
+def read_items(numbers: Any, out: Any, others: Any, other_out: Any, tables: Any, progress: Any, step: Word) -> Word:
     """Read items to `out`, and as many others to `other_out`, unless that has no rows; returns how many this call did.
 
-    Several calls share the items by their `progress`, `step` items at a time. `scratch` has room for a frame, an
-    unpacked group and twice `ROOM`.
+    Several calls share the items by their `progress`, `step` items at a time. The scratch memory is a thread's own; it
+    has room for a frame, an unpacked group and twice `ROOM`.
     """
     record, pair = np.int64(out.shape[1]), other_out.shape[0] > 0
     target, other_target = np.int64(out.ctypes.data), np.int64(other_out.ctypes.data)
-    memory, shared = np.int64(scratch.ctypes.data), np.int64(progress.ctypes.data)
-    tools[BASES], tools[REFERENCES] = np.int64(bases.ctypes.data), np.int64(references.ctypes.data)
+    shared, groups = np.int64(progress.ctypes.data), groups_of(tables)
     ends, targets = np.empty(2, np.int64), np.zeros(4, np.int64)
     count, mine = np.int64(numbers.shape[0]), np.int64(0)
     while True:
@@ -272,11 +254,9 @@ def read_items(
         for i in range(low, high):
             number, other = np.int64(numbers[i]), np.int64(others[i]) if pair else np.int64(0)
             if i + 1 < high:
-                expect(np.int64(numbers[i + 1]), record, groups, bases)
+                expect(np.int64(numbers[i + 1]), record, groups, tables)
             at, other_at = target + i * record, other_target + i * record
-            if not read_item(
-                number, other, at, other_at, record, pair, groups, layouts, tools, bases, memory, ends, targets
-            ):
+            if not read_item(number, other, at, other_at, record, pair, groups, tables, ends, targets):
                 progress[FAILED] = i + 1
         mine += high - low
         fetch_add(shared + 8 * DONE, high - low)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._epochs import Epochs
-from compressed_array._frames import Bytes, Frames
-from compressed_array._groups import SLOTS
+from compressed_array._frames import SMALL_FRAME, Bytes, Frames
+from compressed_array._groups import MANY, SLOTS
 from compressed_array._lanes import DELTA, GROUP_OF, INTRA, ROOM, ROWS
 from compressed_array._memory import map_memory
 from compressed_array._packing import FEWEST_SAMPLES, MOST_SAMPLES, Packing
@@ -24,8 +24,8 @@ from compressed_array.codecs.none import Raw
 from compressed_array.codecs.zstd import Zstd
 from compressed_array.registry import has_zstd
 
-SMALL_FRAME = 256  # below, a record's header and the walk to it cost more than its changes save
 FIRST_LOOK, LAST_INTERVAL = 128, 16384  # in frames
+MANY_FRAMES = 128  # in groups that are full: enough to do something about them
 SOON, MUCH = 1024, 2  # one looks early if so many frames take so many times as many bytes as usual
 SAMPLES, RECENT, CHOOSE_FROM = 33, 64, 128  # frames out of that many groups; the last frames
 CLEARLY, NEARLY = 0.9, 0.99
@@ -106,9 +106,11 @@ class Watch:
     def _write_as(self, mode: int) -> None:
         frames = self._frames
         self._mode = mode
-        frames.mode = ROWS if frames.layout.frame_nbytes < SMALL_FRAME else mode
-        longest = SLOTS if frames.layout.frame_nbytes < SMALL_FRAME else self._length
+        is_small = frames.layout.frame_nbytes < SMALL_FRAME
+        frames.mode = ROWS if is_small else mode
+        longest = SLOTS if is_small else self._length
         frames.capacity = max(longest if self._in_order else 1, frames.layout.depth)
+        frames.many_full = MANY if is_small else max(MANY_FRAMES // frames.capacity, 1)
         most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
         frames.most_unpacked = max(frames.most_unpacked, most)
 

@@ -1,0 +1,172 @@
+"""A row of a buffer written in one native call, beside the same rows written step by step."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from streams import FRAME_CODECS, Stacked, check_store, pair
+
+import compressed_array as ca
+from compressed_array import _frame_native
+from compressed_array._framestore import FrameStore
+from compressed_array._groups import LISTED
+from compressed_array._kernels import has_numba
+
+needs_kernels = pytest.mark.skipif(not has_numba(), reason="without kernels every row is written step by step")
+MANY_LANES = LISTED // 3 + 1  # of which groups could die in one call than there is room for in their list
+
+
+class Calls:
+    """What `overwrite` answered: how many more than all items, or less."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers: list[int] = []
+        overwrite = _frame_native.NativeEngine.overwrite
+
+        def watched(engine: Any, items: Any, *rest: Any) -> Any:
+            answer = overwrite(engine, items, *rest)
+            self.answers.append(answer[0] - len(items))
+            return answer
+
+        monkeypatch.setattr(_frame_native.NativeEngine, "overwrite", watched)
+
+
+def write_rings(codec: str, lanes: int, kind: str, depth: int, steps: int = 400, rows: int = 60) -> Any:
+    stream = Stacked(lanes, depth, (20, 20), kind, episode=23)
+    arrays = pair((rows, lanes, *stream.items().shape[1:]), codec, item_ndim=2)
+    plain = [np.zeros(arrays[0].shape, np.uint8) for _ in range(2)]
+    for at, step in enumerate(stream.steps(steps)):
+        for array, copy, items in zip(arrays, plain, step, strict=False):
+            array[at % rows] = copy[at % rows] = items
+    for array, copy in zip(arrays, plain, strict=True):
+        np.testing.assert_array_equal(array.read(), copy)
+    check_store(*arrays)
+    return arrays
+
+
+@needs_kernels
+@pytest.mark.parametrize(("kind", "depth"), [("calm", 4), ("noise", 4), ("busy", 1)])
+@pytest.mark.parametrize("lanes", [1, 4, MANY_LANES])
+@pytest.mark.parametrize("codec", FRAME_CODECS)
+def test_rows_written_at_once_and_step_by_step_are_the_same_bytes(
+    codec: str, lanes: int, kind: str, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 120 if lanes == MANY_LANES else 400
+    at_once = write_rings(codec, lanes, kind, depth, steps)
+    monkeypatch.setattr(
+        _frame_native.NativeEngine, "overwrite", lambda self, items, *rest: (0, np.zeros(len(items), np.uint32))
+    )
+    by_steps = write_rings(codec, lanes, kind, depth, steps)
+    for one, other in zip(at_once, by_steps, strict=True):
+        np.testing.assert_array_equal(one.cells.numbers, other.cells.numbers)
+    tables = [arrays[0].store._frames.groups.table for arrays in (at_once, by_steps)]
+    for field in ("where", "size", "before", "references", "count", "layout"):
+        np.testing.assert_array_equal(tables[0][field], tables[1][field], err_msg=field)
+    assert at_once[0].store.nbytes == by_steps[0].store.nbytes
+
+
+@needs_kernels
+def test_most_rows_of_a_ring_take_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch)
+    write_rings("delta", 4, "calm", 4)
+    put = [answer for answer in calls.answers if answer > 0]
+    assert len(put) > 0.8 * 2 * 400
+    assert {1, 2} == set(put), "groups died, and were buried"
+    assert min(calls.answers) <= 0, "and some rows had to wait for memory, or for full groups"
+
+
+@needs_kernels
+def test_small_items_take_one_call_though_nobody_knows_whether_they_are_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch)
+    rng = np.random.default_rng(0)
+    for length in (17, 24):  # of which the one cannot be a stack, and the other might
+        calls.answers.clear()
+        array = ca.CompressedArray((100, 4, length), np.float32, item_ndim=1)
+        rows = rng.random((1000, 4, length), np.float32)
+        for at, row in enumerate(rows):
+            array[at % 100] = row
+        np.testing.assert_array_equal(array.read(), rows[-100:])
+        assert np.count_nonzero(np.array(calls.answers) > 0) > 0.9 * len(rows)
+        check_store(array)
+
+
+@pytest.mark.parametrize("codec", FRAME_CODECS)
+def test_a_row_for_which_there_is_no_memory_leaves_the_old_one(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stacked(4, 4, (20, 20), "noise")
+    obs, next_obs = pair((60, 4, 80, 20), codec, item_ndim=2)
+    plain = np.zeros(obs.shape, np.uint8)
+    steps = list(stream.steps(500))
+    for at, step in enumerate(steps[:100]):
+        obs[at % 60] = plain[at % 60] = step.obs
+
+    def no_memory(*_: Any) -> None:
+        raise MemoryError("no segment")
+
+    failed = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(FrameStore, "_provide", no_memory)
+        for at, step in enumerate(steps[100:], 100):
+            try:
+                obs[at % 60] = step.obs
+            except MemoryError:
+                failed += 1
+            else:
+                plain[at % 60] = step.obs
+            np.testing.assert_array_equal(obs.read(), plain)
+    assert failed
+    check_store(obs, next_obs)
+    obs[7] = plain[7] = steps[0].obs
+    np.testing.assert_array_equal(obs.read(), plain)
+
+
+def test_rows_of_views_are_the_cells_they_show() -> None:
+    rng = np.random.default_rng(1)
+    array = ca.CompressedArray((6, 6, 300), np.uint8, item_ndim=1, codec="delta")
+    plain = np.zeros(array.shape, np.uint8)
+    for view, dense in (
+        (array, plain),
+        (array.transpose(1, 0, 2), plain.transpose(1, 0, 2)),
+        (array[::-1], plain[::-1]),
+        (array[:, ::-1], plain[:, ::-1]),
+        (array[2:5], plain[2:5]),
+        (array[:, 1:3], plain[:, 1:3]),
+        (array.reshape(12, 3, 300), plain.reshape(12, 3, 300)),
+    ):
+        for at in (0, 2, -1):
+            view[at] = dense[at] = rng.integers(0, 256, dense.shape[1:], np.uint8)
+            np.testing.assert_array_equal(array.read(), plain)
+    check_store(array)
+    with pytest.raises(IndexError, match="out of bounds"):
+        array[6] = plain[0]
+
+
+def test_a_read_only_array_is_writable_again_when_it_is_told_so() -> None:
+    array = ca.CompressedArray((4, 2, 300), np.uint8, item_ndim=1)
+    array.setflags(write=False)
+    row = np.ones((2, 300), np.uint8)
+    assert not array.read().any()
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = row
+    array.setflags(write=True)
+    array[0] = row
+    np.testing.assert_array_equal(array.read(0), row)
+
+
+def test_an_array_that_nobody_has_any_more_goes_at_once() -> None:
+    gc.disable()
+    try:
+        array = ca.CompressedArray((4, 2, 300), np.uint8, item_ndim=1, codec="delta")
+        array[0] = np.ones((2, 300), np.uint8)
+        view = array[1:]
+        view[0] = array.read(0)
+        gone = [weakref.ref(array._table), weakref.ref(view)]
+        del view
+        assert gone[1]() is None
+        del array
+        assert gone[0]() is None
+    finally:
+        gc.enable()
