@@ -11,6 +11,7 @@ An address is `segment << 32 | offset`: one number, which a reader can fetch in 
 from __future__ import annotations
 
 import mmap
+import sys
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,9 @@ class HostHeap:
         self._touched: Numbers = np.empty(0, np.int64)
         self._open = -1
         self._vacant: list[int] = []
-        self._spare, self._spare_touched = _NOTHING, 0
+        # Segments that died, for the next that are needed: a ring would otherwise return one and fault in another for
+        # each one it fills. Of each, how many bytes were ever touched.
+        self._spare: list[tuple[Bytes, int]] = []
         self._reusable = range(0)  # what size of a segment the next reservation can do with, too
         self._sparse: set[int] = set()
         self._reserved: set[int] = set()
@@ -76,12 +79,8 @@ class HostHeap:
 
         It has at least `least` bytes. A fresh one costs only what is used of it.
         """
-        self._reusable = range(0) if fresh else range(least, 2 * usual + 1)
-        if self._spare.size in self._reusable:
-            number = self._place(self._spare, self._spare_touched)
-            self._spare, self._spare_touched = _NOTHING, 0
-        else:
-            number = self._place(_whole_pages(usual), touched=0)
+        self._reusable = range(0) if fresh else range(max(least, usual // 8), 2 * usual + 1)
+        number = self._place(*self._segment_of(self._reusable, usual))
         self._reserved.add(number)
         return number
 
@@ -136,7 +135,7 @@ class HostHeap:
     def nbytes(self) -> int:
         """Everything resident: payloads, garbage, touched slack, the spare segment, the heap's own tables."""
         page = mmap.PAGESIZE
-        touched = np.append(np.maximum(self._touched, self._used), self._spare_touched)
+        touched = np.append(np.maximum(self._touched, self._used), [touched for _, touched in self._spare])
         segments = int(((touched + page - 1) // page * page).sum())
         tables = 2 * self._used.nbytes + self._live.nbytes + self._touched.nbytes
         return segments + tables
@@ -154,14 +153,17 @@ class HostHeap:
         usual = self._segment_bytes()
         if nbytes > usual:
             return self._place(_whole_pages(nbytes), touched=0)
-        if self._spare.size >= usual:
-            number = self._place(self._spare, self._spare_touched)
-            self._spare, self._spare_touched = _NOTHING, 0
-        else:
-            number = self._place(_whole_pages(usual), touched=0)
+        number = self._place(*self._segment_of(range(usual, sys.maxsize), usual))
         self.seal()
         self._open = number
         return number
+
+    def _segment_of(self, sizes: range, usual: int) -> tuple[Bytes, int]:
+        """A spare segment of one of these sizes, or a new one, and how much of it was ever touched."""
+        for at, (buffer, _) in enumerate(self._spare):
+            if buffer.size in sizes:
+                return self._spare.pop(at)
+        return _whole_pages(usual), 0
 
     def _place(self, buffer: Bytes, touched: int) -> int:
         if self._vacant:
@@ -187,10 +189,12 @@ class HostHeap:
             self._sparse.add(number)
 
     def _drop(self, number: int) -> None:
-        buffer = self._buffers[number]
-        if buffer.size == self._segment_bytes() or buffer.size in self._reusable:
-            # A ring would otherwise return a segment and fault in another for each one it fills.
-            self._spare, self._spare_touched = buffer, int(self._touched[number])
+        buffer, usual = self._buffers[number], self._segment_bytes()
+        if buffer.size == usual or buffer.size in self._reusable:
+            self._spare.append((buffer, int(self._touched[number])))
+            most = max(usual, self._reusable.stop)
+            while sum(spare.size for spare, _ in self._spare) > most:
+                del self._spare[0]
         self._buffers[number] = _NOTHING
         self._used[number] = self._live[number] = self._touched[number] = 0
         self._sparse.discard(number)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from compressed_array._epochs import Epochs
 from compressed_array._frames import SMALL_FRAME, Bytes, Frames
-from compressed_array._groups import MANY, SLOTS
+from compressed_array._groups import LISTED, MANY, SLOTS
 from compressed_array._lanes import DELTA, GROUP_OF, INTRA, ROOM, ROWS
 from compressed_array._memory import map_memory
 from compressed_array._packing import FEWEST_SAMPLES, MOST_SAMPLES, Packing
@@ -110,7 +110,9 @@ class Watch:
         frames.mode = ROWS if is_small else mode
         longest = SLOTS if is_small else self._length
         frames.capacity = max(longest if self._in_order else 1, frames.layout.depth)
-        frames.many_full = MANY if is_small else max(MANY_FRAMES // frames.capacity, 1)
+        frames.many_full = MANY if is_small else -(-MANY_FRAMES // frames.capacity)
+        if frames.mode == ROWS and not is_small:
+            frames.many_full = min(4 * frames.many_full, LISTED // 2)  # little is done about frames left as they are
         most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
         frames.most_unpacked = max(frames.most_unpacked, most)
 
