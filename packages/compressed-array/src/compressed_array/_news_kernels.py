@@ -15,9 +15,10 @@ from compressed_array._native import Word, jit
 NOTHING, LANES = numba.types.void, INTEGER[:, ::1]
 
 
-@jit(NOTHING(INTEGER, INTEGER, WORDS, WORDS, LANES, WORDS))
-def count_news(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any, new: Any) -> None:
-    """How many frames of each item are new to its lane, or to the item of that lane before it in the batch."""
+@jit(INTEGER(INTEGER, INTEGER, WORDS, WORDS, LANES, WORDS))
+def count_news(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any, new: Any) -> Word:
+    """How many frames of each item are new to its lane, or to the item of that lane before it in the batch; and all."""
+    total = np.int64(0)
     for i in range(lane_of.shape[0]):
         lane, item = lanes[lane_of[i]], source + i * stride
         before = lane[IN_BATCH]
@@ -25,8 +26,10 @@ def count_news(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: A
             before = lane[ITEM]
         new[i] = count_new(item, before, geometry) if before != 0 else geometry[DEPTH]
         lane[IN_BATCH] = item
+        total += new[i]
     for i in range(lane_of.shape[0]):
         lanes[lane_of[i], IN_BATCH] = 0
+    return total
 
 
 @jit(NOTHING(INTEGER, INTEGER, WORDS, WORDS, INTEGER))

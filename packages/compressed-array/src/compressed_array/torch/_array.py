@@ -14,10 +14,10 @@ from compressed_array.errors import LossyWriteError, UnsupportedOperationError
 from compressed_array.registry import get_codec, shorthand
 from compressed_array.torch._coders import on_device
 from compressed_array.torch._device_store import DeviceStore
-from compressed_array.torch._dtypes import as_torch_dtype
+from compressed_array.torch._dtypes import as_torch_dtype, numpy_dtype_or_none
 from compressed_array.torch._grid import Grid
 from compressed_array.torch._host import apart, available, copied, cpu, full_device
-from compressed_array.torch._host_items import INTEGERS
+from compressed_array.torch._host_items import INTEGERS, as_tensor
 from compressed_array.torch._methods import Method
 
 # An item this small is not worth its entry in a table.
@@ -55,6 +55,7 @@ class DeviceArray:
         items = max(len(self._shape) - 1, 0) if item_ndim is None else item_ndim
         if not 0 <= items <= len(self._shape):
             raise ValueError(f"item_ndim must be from 0 to {len(self._shape)}, the number of axes, not {items}")
+        self._host_dtype = numpy_dtype_or_none(self.dtype)
         self.grid_shape, self.item_shape = self._shape[: len(shape) - items], self._shape[len(shape) - items :]
         if max_slot_bytes is not None:
             warnings.warn("max_slot_bytes is deprecated; heap_bytes caps the heap, which needs none", stacklevel=2)
@@ -138,9 +139,10 @@ class DeviceArray:
     @apart
     def __setitem__(self, key: Any, value: Any) -> None:
         if type(key) is int and self._grid.row_lanes is not None and self._store is not None:
-            items = as_tensor(value)
             # A step, which should not wait for Python.
-            if items.shape == self._shape[1:] and items.dtype == self.dtype and items.numel():
+            is_array = type(value) is np.ndarray and value.dtype == self._host_dtype
+            items = value if is_array else as_tensor(value)
+            if items.shape == self._shape[1:] and (is_array or items.dtype == self.dtype) and 0 not in items.shape:
                 if not -self._shape[0] <= key < self._shape[0]:
                     raise IndexError(f"index {key} is out of range for an axis of {self._shape[0]}")
                 with self._store.lock:
@@ -282,18 +284,11 @@ class DeviceArray:
         items = as_tensor(value)
         if items.dtype != self.dtype:
             cast = items.to(self.dtype)
-            changed = cast.to(items.dtype) != items
+            is_made_complex = self.dtype.is_complex and not items.is_complex()
+            changed = (cast.real if is_made_complex else cast).to(items.dtype) != items
             if self.dtype.is_floating_point or self.dtype.is_complex:
                 changed &= items == items  # a NaN is not equal to itself
             if bool(changed.any()):
                 raise LossyWriteError(f"a value of {items.dtype} that {self.dtype} does not hold; nothing was written")
             items = cast
         return items.expand(shape)
-
-
-def as_tensor(value: Any) -> torch.Tensor:
-    """A value as a tensor of plain numbers, without a copy if there is a way."""
-    if isinstance(value, np.ndarray) and any(stride < 0 for stride in value.strides):
-        value = np.ascontiguousarray(value)  # torch does not go backwards
-    tensor = torch.as_tensor(value).detach()
-    return tensor.resolve_conj().resolve_neg() if tensor.is_complex() else tensor

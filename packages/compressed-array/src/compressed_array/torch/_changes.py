@@ -74,13 +74,12 @@ class Changes(Sparse):
         self._grow(batch.lanes)
         elements = self.elements(batch.frames)
         lane, each = batch.lane, np.arange(len(batch.lane))
-        # A stretch of a lane's frames has one key: the first of them, or the key that the lane has.
-        head = np.maximum.accumulate(np.where(batch.turn % KEY_EVERY == 0, each, 0))
-        count = self._count(elements, lane, head)
+        head = heads(lane, batch.turn)
+        count, differ = self._compare(elements, lane, head)
         choice = self._choose(count, lane, head)
         length = count[each, np.minimum(choice, FROM_NOTHING)]
         length[choice == AS_ROW] = 0
-        puts = self._puts(elements, lane, head, choice, length)
+        puts = self._puts(elements, lane, head, choice, length, differ)
         row, start = self._append(elements, np.flatnonzero(choice == AS_ROW), puts, length)
 
         own, of_lane = batch.own_link(each), batch.lane_link(lane, LANE_ROW)
@@ -123,30 +122,45 @@ class Changes(Sparse):
         step = max(AT_ONCE // (BASES * self.width), 1)
         return [slice(low, min(low + step, count)) for low in range(0, count, step)]
 
-    def _count(self, elements: torch.Tensor, lane: Ints, head: Ints) -> Ints:
-        """In how many elements each frame differs from each base; never, where there is none."""
-        counts = []
+    def _compare(self, elements: torch.Tensor, lane: Ints, head: Ints) -> tuple[Ints, torch.Tensor | None]:
+        """In how many elements each frame differs from each base; never, where there is none. Of few frames also which
+        elements these are, base by base.
+        """
+        counts, differ = [], None
         for part in self._chunks(len(lane)):
-            here, at = elements[part], on_device(lane[part], self.device)
-            heads = elements.index_select(0, on_device(head[part], self.device))
-            bases = self._keys.index_select(0, at), heads, self._lane_rows.index_select(0, at), self._nothing
-            counts.append(torch.stack([(here != base).sum(1) for base in bases], 1))
-        (fetched,) = fetch(torch.cat(counts) if len(counts) > 1 else counts[0])
-        count = np.array(fetched).reshape(-1, BASES)
+            differ = self._differ(elements, lane, head, part)
+            counts.append(differ.sum(2, dtype=torch.int32))
+        (fetched,) = fetch(torch.cat(counts, 1) if len(counts) > 1 else counts[0])
+        count = np.ascontiguousarray(np.array(fetched).reshape(BASES, -1).T)
         count[~self._has[lane, 0], FROM_KEY] = NEVER
         count[head == np.arange(len(head)), FROM_HEAD] = NEVER
         count[~self._has[lane, 1], FROM_ROW] = NEVER
-        return count
+        return count, differ if len(counts) == 1 else None
+
+    def _differ(self, elements: torch.Tensor, lane: Ints, head: Ints, part: slice) -> torch.Tensor:
+        """Where some frames differ from each base."""
+        lanes, here = len(self._has), elements[part]
+        in_turn = np.arange(len(lane)) % lanes
+        if len(here) == len(lane) and len(lane) % lanes == 0 and (lane == in_turn).all() and (head == in_turn).all():
+            # A frame of each lane in turn, as steps come: each is compared with the same bases.
+            steps = elements.view(-1, lanes, self.width)
+            bases = self._keys, steps[0], self._lane_rows, self._nothing
+            return torch.stack([(steps != base).view(elements.shape) for base in bases])
+        at = on_device(lane[part], self.device)
+        first = elements.index_select(0, on_device(head[part], self.device))
+        bases = self._keys.index_select(0, at), first, self._lane_rows.index_select(0, at), self._nothing
+        return torch.stack([here != base for base in bases])
 
     def _choose(self, count: Ints, lane: Ints, head: Ints) -> Ints:
         """What each frame is told from: of each stretch all from the lane's key or all from its head, if not alone."""
         whole = self.width * WORD // self.puts.row_nbytes  # changes that cost as much as a row
         is_head = head == np.arange(len(head))
+        stretch = (np.cumsum(is_head) - 1)[head]
         alone = np.where(count[:, FROM_ROW] <= count[:, FROM_NOTHING], FROM_ROW, FROM_NOTHING)
         fewest = np.minimum(count[:, FROM_ROW : FROM_NOTHING + 1].min(1), whole)
-        stretch = np.cumsum(is_head) - 1
         cost = np.minimum(count[:, : FROM_HEAD + 1], fewest[:, None])
-        sums = np.add.reduceat(cost, np.flatnonzero(is_head))
+        sums = np.zeros((np.count_nonzero(is_head), 2), np.int64)
+        np.add.at(sums, stretch, cost)
         base = np.where(sums[:, 1] < sums[:, 0], FROM_HEAD, FROM_KEY)[stretch]
         choice = np.where(count[np.arange(len(head)), base] <= fewest, base, alone)
         changes = np.minimum(count[np.arange(len(head)), choice], NEVER)
@@ -159,12 +173,21 @@ class Changes(Sparse):
         return np.where((changes >= whole) | paid, AS_ROW, choice)
 
     def _puts(
-        self, elements: torch.Tensor, lane: Ints, head: Ints, choice: Ints, length: Ints
+        self,
+        elements: torch.Tensor,
+        lane: Ints,
+        head: Ints,
+        choice: Ints,
+        length: Ints,
+        differ: torch.Tensor | None,
     ) -> list[list[torch.Tensor]]:
         """What is put into the base that was chosen for each frame, in columns."""
         if not length.any():
             return []
         lanes, each = len(self._has), np.arange(len(lane))
+        if differ is not None and not (choice == AS_ROW).any():
+            mask = differ.view(-1, self.width).index_select(0, on_device(choice * len(lane) + each, self.device))
+            return [marked(mask, elements, int(length.sum()), self.positions)]
         # All that a frame may be told from, in one list. One that is a row by itself does not differ from itself.
         known = torch.cat([self._keys, self._lane_rows, self._nothing, elements])
         own = 2 * lanes + 1
@@ -216,3 +239,12 @@ class Changes(Sparse):
             np.where(new_row, batch.own_link(newest), links[0]),
             np.where(is_new, batch.own_link(newest), links[1]),
         )
+
+
+def heads(lane: Ints, turn: Ints) -> Ints:
+    """For each frame the first of its stretch, whose key is that one, or the key that the lane has."""
+    order, each = np.argsort(lane, kind="stable"), np.arange(len(lane))
+    first = np.maximum.accumulate(np.where(turn[order] % KEY_EVERY == 0, each, 0))
+    head = np.empty_like(each)
+    head[order] = order[first]
+    return head

@@ -20,11 +20,13 @@ from compressed_array.torch._coders import Batch, Coded, Coder, Ints, on_device
 from compressed_array.torch._frames import FRAME_NBYTES, ROW_OF, FrameTable
 from compressed_array.torch._heap import SMALLEST_SEGMENT
 from compressed_array.torch._host import apart, available, cpu, fetch, storage_nbytes
-from compressed_array.torch._host_items import HostLook
+from compressed_array.torch._host_items import Array, HostLook, as_tensor
 from compressed_array.torch._methods import Method
 from compressed_array.torch._streams import DeviceLook, Streams
 from compressed_array.torch._sweep import Sweep
 from compressed_array.torch._undecided import Undecided
+
+MOST_STAGES = 64  # places of staged frames that are remembered
 
 
 class DeviceStore:
@@ -46,6 +48,7 @@ class DeviceStore:
         self._table = FrameTable(device)
         self._due_at = 0  # when so many bytes have come, it is seen which frames are needed
         self._staged: list[tuple[Ints, torch.Tensor]] = []  # of frames that are rows for now: the lanes and numbers
+        self._stage_words: dict[tuple[int, int], torch.Tensor] = {}
         layout = method.layout(item_shape, dtype.itemsize)
         self._streams: Streams
         self._coder: Coder
@@ -59,7 +62,7 @@ class DeviceStore:
         if self._undecided is not None:
             return self._undecided.nbytes + self._table.nbytes
         heaps = sum(heap.nbytes for heap, _, _ in self._coder.heaps())
-        staged = storage_nbytes(*(numbers for _, numbers in self._staged))
+        staged = storage_nbytes(*(numbers for _, numbers in self._staged), *self._stage_words.values())
         return heaps + self._table.nbytes + self._streams.nbytes + self._coder.nbytes + staged
 
     @property
@@ -80,11 +83,11 @@ class DeviceStore:
                 data = self._streams.joined(decoded.reshape(*frames.shape, -1))
             return data.contiguous().view(self.dtype).reshape(len(numbers), *self.item_shape)
 
-    def write(self, items: torch.Tensor, lanes: Ints) -> torch.Tensor:
+    def write(self, items: torch.Tensor | Array, lanes: Ints) -> torch.Tensor:
         """Store items, one of each lane after the other; says their numbers."""
         if self._undecided is None:
             return self._write(self._streams.look(items, lanes), lanes)
-        before = self._undecided.mark()
+        items, before = as_tensor(items), self._undecided.mark()
         try:
             numbers = self._undecided.write(items.reshape(len(items), -1).contiguous().view(torch.uint8), lanes)
             if self.heap_bytes is not None and self._undecided.nbytes > self.heap_bytes // 2:
@@ -196,13 +199,15 @@ class DeviceStore:
 
     def _store_new(self, look: HostLook | DeviceLook, lanes: Ints) -> torch.Tensor:
         streams, table = self._streams, self._table
-        asks = [] if look.asks is None else [look.asks]
-        due = self._new_sweep() if self._is_due() else None
-        answers = fetch(*asks, *(due.asks if due else [])) if asks or due else []
-        if due is not None:
-            self._finish(due, answers[len(asks) :])
-        new = look.new(answers[0] if asks else [])
-        if not new.any():
+        new = look.new() if look.asks is None else None
+        if new is not None or look.asks is not None:
+            due = self._new_sweep() if self._is_due() else None
+            asks = [look.asks] if look.asks is not None else []
+            answers = fetch(*asks, *(due.asks if due else [])) if asks or due else []
+            if due is not None:
+                self._finish(due, answers[len(asks) :])
+            new = look.new(answers[0]) if asks else new
+        if new is None:
             last = streams.numbers[:, 0]
             return last if streams.are_all(lanes) else last.index_select(0, on_device(lanes, self.device))
         news = streams.news(new, lanes)
@@ -212,19 +217,33 @@ class DeviceStore:
         coded = None
         if first is None:
             coded = self._encode(batch)
-            own = np.column_stack([coded.start, coded.length, coded.row])
+            own = on_device(np.column_stack([coded.start, coded.length, coded.row]), self.device)
         else:
-            own = np.zeros((count, 3), np.int64)
-            own[:, 2] = np.arange(first, first + count)
+            own = self._staged_at(first, count)
         numbers = table.take(count)
-        links, result = streams.take(batch, coded, news, lanes, numbers)
-        table.words.index_copy_(0, numbers, torch.cat([links, on_device(own, self.device)], 1))
+        if coded is None and news.is_step and streams.is_begun.all():
+            words, result = streams.take_step(numbers, own), numbers
+        else:
+            links, result = streams.take(batch, coded, news, lanes, numbers)
+            words = torch.cat([links, own if coded is not None else own[:, 1:]], 1)
+        table.words.index_copy_(0, numbers, words)
         look.remember()
         if coded is None:
             self._staged.append((news.lane, numbers.clone()))
             if self._coder.is_stage_full(count):
                 self._encode_staged()
         return result
+
+    def _staged_at(self, first: int, count: int) -> torch.Tensor:
+        """What the table says of frames that are rows for now, from their key on; mostly the same rows again."""
+        known = self._stage_words.get((first, count))
+        if known is None:
+            if len(self._stage_words) >= MOST_STAGES:
+                self._stage_words.clear()
+            own = np.zeros((count, 4), np.int64)
+            own[:, 3] = np.arange(first, first + count)
+            known = self._stage_words[first, count] = on_device(own, self.device)
+        return known
 
     def _encode(self, batch: Batch) -> Coded:
         try:
@@ -238,15 +257,13 @@ class DeviceStore:
         if not self._staged:
             return
         lane, numbers = zip(*self._staged, strict=True)
-        lanes = np.concatenate(lane)
-        order = np.argsort(lanes, kind="stable")
-        by_lane = lanes[order]
-        begins = np.maximum.accumulate(np.where(np.append(True, by_lane[1:] != by_lane[:-1]), np.arange(len(order)), 0))
-        where = on_device(order, self.device)
-        frames = self._coder.staged().index_select(0, where)
-        batch = Batch(frames, by_lane, np.arange(len(order)) - begins, self._streams.count)
+        lanes, numbered = np.concatenate(lane), torch.cat(numbers)
+        order, each = np.argsort(lanes, kind="stable"), np.arange(len(lanes))
+        begins = np.append(True, np.diff(lanes[order]) != 0)
+        turn = np.empty_like(each)
+        turn[order] = each - np.maximum.accumulate(np.where(begins, each, 0))
+        batch = Batch(self._coder.staged(), lanes, turn, self._streams.count)
         coded = self._encode(batch)
-        numbered = torch.cat(numbers).index_select(0, where)
         links = self._streams.renumber(batch, coded, numbered)
         own = on_device(np.column_stack([coded.start, coded.length, coded.row]), self.device)
         self._table.words[numbered, ROW_OF:] = torch.cat([links, own], 1)

@@ -28,6 +28,14 @@ def torch_dtype_to_numpy(dtype: torch.dtype) -> np.dtype[Any]:
         raise TypeError(f"numpy has no dtype for {dtype}") from error
 
 
+def numpy_dtype_or_none(dtype: torch.dtype) -> np.dtype[Any] | None:
+    """The same, or None where numpy has none."""
+    try:
+        return torch_dtype_to_numpy(dtype)
+    except TypeError:
+        return None
+
+
 def as_torch_dtype(dtype: Any) -> torch.dtype:
     """A dtype of torch, from that or one of numpy."""
     return dtype if isinstance(dtype, torch.dtype) else numpy_dtype_to_torch(dtype)

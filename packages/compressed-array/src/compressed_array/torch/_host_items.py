@@ -15,6 +15,7 @@ from compressed_array._layouts import Geometry, Layout, geometry, strides_of
 from compressed_array._store import byte_rows
 from compressed_array.torch._coders import Ints
 
+Array = npt.NDArray[Any]
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -24,12 +25,15 @@ class HostItems:
     def __init__(self, layout: Layout, item_shape: tuple[int, ...], itemsize: int) -> None:
         self._layout, self._item_shape, self._itemsize = layout, item_shape, itemsize
         self._lanes = Lanes(item_shape, itemsize, 0)
+        self._known: Ints | None = None  # lanes that there are
         self._geometries: dict[tuple[int, ...], Geometry | None] = {}
 
-    def look(self, items: torch.Tensor, lanes: Ints) -> HostLook:
+    def look(self, items: torch.Tensor | Array, lanes: Ints) -> HostLook:
         """See what is new in items."""
-        self._lanes.grow(int(lanes.max()) + 1)
-        array = as_array(items)
+        if lanes is not self._known:
+            self._lanes.grow(int(lanes.max()) + 1)
+            self._known = lanes
+        array = as_array(items) if isinstance(items, torch.Tensor) else items
         found = self._geometry(strides_of(array))
         if found is None:
             array = np.ascontiguousarray(array)
@@ -44,6 +48,14 @@ class HostItems:
         items = [divided(byte_rows(self._lanes.item(lane), 1), self._layout) for lane in range(count)]
         return np.stack(items) if items else np.zeros((0, self._layout.depth, self._layout.frame_nbytes), np.uint8)
 
+    def restore(self, items: npt.NDArray[np.uint8], is_begun: npt.NDArray[np.bool_]) -> None:
+        """Take items of bytes for the last of the lanes that are begun."""
+        self._lanes.grow(len(items))
+        for lane in np.flatnonzero(is_begun).tolist():
+            kept = self._lanes.item(lane)
+            kept[...] = np.ascontiguousarray(items[lane]).view(kept.dtype).reshape(kept.shape)
+            self._lanes.words[lane, LAST] = 1
+
     def _geometry(self, strides: tuple[int, ...]) -> Geometry | None:
         if strides not in self._geometries:
             self._geometries[strides] = geometry(self._layout, self._item_shape, self._itemsize, strides)
@@ -56,29 +68,29 @@ class HostLook:
     def __init__(self, items: Any, lanes: Ints, found: Geometry, layout: Layout, known: Lanes) -> None:
         self._items, self._lanes, self._geometry, self._layout, self._known = items, lanes, found, layout, known
         self._kernels = native("_news_kernels")
-        self._at = (items.__array_interface__["data"][0], items.strides[0] if len(items) > 1 else 0, found.words)
+        if self._kernels is not None:
+            self._at = native("_native").address_of(items), items.strides[0] if len(items) > 1 else 0, found.words
 
     asks = None  # nothing that the device would have to be waited for
 
-    def new(self, _: Any = None) -> Ints:
-        """How many frames of each item are new."""
+    def new(self, _: Any = None) -> Ints | None:
+        """How many frames of each item are new; None if none of any is."""
         new = np.empty(len(self._lanes), np.int64)
         if self._kernels is not None:
-            self._kernels.count_news(*self._at, self._lanes, self._known.words, new)
-            return new
+            return new if self._kernels.count_news(*self._at, self._lanes, self._known.words, new) else None
         before = {lane: self._known.item(lane) for lane in np.flatnonzero(self._known.words[:, LAST]).tolist()}
         for i, lane in enumerate(self._lanes.tolist()):
             item = self._items[i : i + 1]
             old = before.get(lane)
             new[i] = self._layout.depth if old is None else shift(self._divided(item), self._divided(old))
             before[lane] = item
-        return new
+        return new if new.any() else None
 
     def frames(self, which: Ints, device: torch.device) -> torch.Tensor:
         """Frames, counted over all items, on a device."""
         taken = np.empty((len(which), self._layout.frame_nbytes), np.uint8)
         if self._kernels is not None:
-            self._kernels.take_frames(*self._at, which, taken.ctypes.data)
+            self._kernels.take_frames(*self._at, which, native("_native").address_of(taken))
         else:
             for k, (item, index) in enumerate(zip(*np.divmod(which, self._layout.depth), strict=True)):
                 taken[k] = self._divided(self._items[item : item + 1])[index]
@@ -105,3 +117,11 @@ def as_array(items: torch.Tensor) -> npt.NDArray[Any]:
         return items.detach().view(whole).numpy()
     words = items.contiguous().view(torch.uint8).numpy()
     return words.reshape(-1).view(f"V{items.dtype.itemsize}").reshape(items.shape)
+
+
+def as_tensor(value: Any) -> torch.Tensor:
+    """A value as a tensor of plain numbers, without a copy if there is a way."""
+    if isinstance(value, np.ndarray) and any(stride < 0 for stride in value.strides):
+        value = np.ascontiguousarray(value)  # torch does not go backwards
+    tensor = torch.as_tensor(value).detach()
+    return tensor.resolve_conj().resolve_neg() if tensor.is_complex() else tensor

@@ -10,7 +10,7 @@ import torch
 from compressed_array._layouts import Layout
 from compressed_array.torch._coders import LANE_KEY, LANE_ROW, LAST, PER_LANE, Batch, Coded, Ints, Known, on_device
 from compressed_array.torch._host import storage_nbytes
-from compressed_array.torch._host_items import HostItems, HostLook
+from compressed_array.torch._host_items import Array, HostItems, HostLook, as_tensor
 
 # Of this many items all frames are compared with all at once, which takes two kernels instead of two for each shift.
 FEW_ITEMS = 64
@@ -45,7 +45,6 @@ class Streams:
         # What is the same for every step, in which each lane gets an item with one new frame.
         self._ordered: Ints | None = None
         self._step: News | None = None
-        self._step_links: torch.Tensor | None = None
 
     @property
     def nbytes(self) -> int:
@@ -73,17 +72,18 @@ class Streams:
             return frames.reshape(n, -1)
         return frames.reshape(n, layout.depth, layout.outer, layout.inner).transpose(1, 2).reshape(n, -1)
 
-    def look(self, items: torch.Tensor, lanes: Ints) -> HostLook | DeviceLook:
+    def look(self, items: torch.Tensor | Array, lanes: Ints) -> HostLook | DeviceLook:
         """See what is new in items: on the host, if they are there and never were anywhere else."""
         if self.items is None and is_on_host(items):
             return self.look_on_host(items, lanes)
+        items = as_tensor(items)
         if lanes is not self._ordered:
             self._grow(int(lanes.max()) + 1)
         if self.items is None:
             self.items = torch.from_numpy(self._host.last(self.count)).to(self.device, non_blocking=True)
         return DeviceLook(self, self.divided(items.to(self.device, non_blocking=True)), lanes)
 
-    def look_on_host(self, items: torch.Tensor, lanes: Ints) -> HostLook:
+    def look_on_host(self, items: torch.Tensor | Array, lanes: Ints) -> HostLook:
         """See there what is new in items of the host."""
         if lanes is not self._ordered:
             self._grow(int(lanes.max()) + 1)
@@ -92,7 +92,7 @@ class Streams:
     def are_all(self, lanes: Ints) -> bool:
         """Whether these are all lanes, in order."""
         if lanes is not self._ordered and np.array_equal(lanes, np.arange(self.count)):
-            self._ordered, self._step, self._step_links = lanes, None, None
+            self._ordered, self._step = lanes, None
         return lanes is self._ordered
 
     def news(self, new: Ints, lanes: Ints) -> News:
@@ -126,18 +126,19 @@ class Streams:
         Without `coded`, frames are rows for now, and lanes do not know them yet.
         """
         known = torch.cat([self._blank, self.numbers.view(-1), numbers])
-        is_usual = news.is_step and coded is None
-        asked = self._step_links if is_usual else None
-        if asked is None:
-            asked = self._known(self._links(batch, coded, news, lanes))
-        if is_usual:
-            self._step_links = asked
-        found = known.index_select(0, asked)
+        found = known.index_select(0, self._known(self._links(batch, coded, news, lanes)))
         first = PER_LANE * len(batch.lane)
         second = first + len(lanes)
         self.numbers = found[second:].view(-1, PER_LANE)
         self.is_begun[lanes] = True
         return found[:first].view(-1, PER_LANE), found[first:second]
+
+    def take_step(self, numbers: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        """The same for a step whose frames are rows for now: what the table has to say of them, with `own`."""
+        as_column = numbers.view(-1, 1)
+        words = torch.cat([self.numbers[:, :1], as_column, own], 1)
+        self.numbers = torch.cat([as_column, self.numbers[:, 1:]], 1)
+        return words
 
     def renumber(self, batch: Batch, coded: Coded, numbers: torch.Tensor) -> torch.Tensor:
         """Links of frames that were staged to their rows and keys, as numbers; lanes know them from now on."""
@@ -165,15 +166,17 @@ class Streams:
         return {"items": items, "numbers": self.numbers, "begun": torch.from_numpy(self.is_begun)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.items, self.numbers = (state[name].to(self.device, copy=True) for name in ("items", "numbers"))
+        # To the host, from where the next ones mostly come; from there they go to the device if those do not.
+        self.items, self.numbers = None, state["numbers"].to(self.device, copy=True)
         self.is_begun = state["begun"].cpu().numpy().copy()
+        self._host.restore(self.joined(state["items"].cpu()).numpy(), self.is_begun)
 
     def _grow(self, count: int) -> None:
         more = count - self.count
         if more > 0:
             self.numbers = torch.cat([self.numbers, self.numbers.new_zeros((more, PER_LANE))])
             self.is_begun = np.concatenate([self.is_begun, np.zeros(more, bool)])
-            self._ordered = self._step = self._step_links = None
+            self._ordered = self._step = None
             if self.items is not None:
                 self.items = torch.cat([self.items, self.items.new_zeros((more, *self.items.shape[1:]))])
 
@@ -191,8 +194,8 @@ class DeviceLook:
             differs = [(after[:, : depth - k] != before[:, k:]).flatten(1).any(1) for k in range(depth)]
             self.asks = torch.stack(differs, 1)
 
-    def new(self, answer: list[int]) -> Ints:
-        """How many frames of each item are new."""
+    def new(self, answer: list[int]) -> Ints | None:
+        """How many frames of each item are new; None if none of any is."""
         depth, n = self._streams.layout.depth, len(self._lanes)
         differs = np.array(answer, bool)
         if n <= FEW_ITEMS:
@@ -201,7 +204,7 @@ class DeviceLook:
         new: Ints = np.argmax(np.column_stack([~differs.reshape(n, depth), np.ones(n, bool)]), 1)
         lanes, first = np.unique(self._lanes, return_index=True)
         new[first[~self._streams.is_begun[lanes]]] = depth
-        return new
+        return new if new.any() else None
 
     def frames(self, which: Ints, device: torch.device) -> torch.Tensor:
         """Frames, counted over all items."""
@@ -227,9 +230,9 @@ class DeviceLook:
         return torch.cat([known, self._items]).index_select(0, on_device(at, known.device))
 
 
-def is_on_host(items: torch.Tensor) -> bool:
+def is_on_host(items: torch.Tensor | Array) -> bool:
     """Whether the host sees items without waiting for a device."""
-    return items.device.type == "cpu"
+    return isinstance(items, np.ndarray) or items.device.type == "cpu"
 
 
 def words(frames: torch.Tensor) -> torch.Tensor:

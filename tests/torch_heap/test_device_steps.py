@@ -1,0 +1,106 @@
+"""What is quicker for a step of a buffer than for any other write, beside the way that all of them can take."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from device_streams import Twins
+from streams import Stacked
+
+from compressed_array.torch import DeviceArray
+from compressed_array.torch._changes import BASES, KEY_EVERY, Changes, heads
+from compressed_array.torch._streams import Streams
+
+
+def tensors(state: Any) -> list[torch.Tensor]:
+    """All tensors of a state, in order."""
+    if isinstance(state, torch.Tensor):
+        return [state]
+    parts = state.values() if isinstance(state, dict) else state if isinstance(state, list) else []
+    return [tensor for part in parts for tensor in tensors(part)]
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize("kind", ["calm", "noise"])
+def test_steps_and_other_writes_store_the_same(
+    lanes: int, depth: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states, taken = [], []
+    take_step, news = Streams.take_step, Streams.news
+    monkeypatch.setattr(Streams, "take_step", lambda self, *given: taken.append(1) or take_step(self, *given))
+    for is_quick in (True, False):
+        if not is_quick:
+            monkeypatch.setattr(Streams, "news", lambda self, *given: news(self, *given)._replace(is_step=False))
+        twins = Twins("delta", 40, Stacked(lanes, depth, (1, 20, 20), kind, episode=37))
+        twins.add(150)
+        twins.check()
+        states.append([*tensors(twins.arrays[0].store.state()), *(array.cells for array in twins.arrays)])
+        assert bool(taken) == is_quick
+        taken.clear()
+    for one, other in zip(*states, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("order", ["in turn", "by lane", "shuffled", "another order of lanes"])
+def test_frames_of_any_order_are_compared_with_their_own_bases(order: str) -> None:
+    lanes, steps, rng = 3, 5, np.random.default_rng(0)
+    coder = Changes(64, torch.device("cpu"), None)
+    coder._grow(lanes)
+    lane = np.tile(np.arange(lanes), steps)
+    if order == "by lane":
+        lane = np.sort(lane)
+    elif order == "shuffled":
+        lane = rng.permutation(lane)
+    elif order == "another order of lanes":
+        lane = np.tile([2, 0, 1], steps)
+    turn = np.array([np.count_nonzero(lane[:i] == lane[i]) for i in range(len(lane))])
+    head = heads(lane, turn)
+    assert [lane.tolist().index(of) for of in lane] == head.tolist()
+    coder._keys, coder._lane_rows, elements = (
+        torch.from_numpy(rng.integers(0, 3, (n, coder.width))) for n in (lanes, lanes, len(lane))
+    )
+    differ = coder._differ(elements, lane, head, slice(0, len(lane)))
+    assert differ.shape == (BASES, *elements.shape)
+    for i, of in enumerate(lane):
+        bases = coder._keys[of], elements[head[i]], coder._lane_rows[of], torch.zeros_like(elements[0])
+        for base, found in zip(bases, differ[:, i], strict=True):
+            assert torch.equal(found, elements[i] != base)
+
+
+def test_stretches_begin_anew_after_so_many_frames() -> None:
+    lane = np.array([0, 1] * (2 * KEY_EVERY))
+    turn = np.arange(len(lane)) // 2
+    expected = np.where(turn < KEY_EVERY, lane, 2 * KEY_EVERY + lane)
+    np.testing.assert_array_equal(heads(lane, turn), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.float32, np.float64, np.complex64, bool])
+def test_arrays_are_written_as_tensors_are(dtype: Any) -> None:
+    rng = np.random.default_rng(3)
+    as_array, as_tensor = (DeviceArray((8, 2, 10, 10), dtype, item_ndim=2) for _ in range(2))
+    for at in range(20):
+        items = rng.integers(0, 2, (2, 10, 10)).astype(dtype)
+        items = [items, items.transpose(0, 2, 1), items[:, ::-1], items[:, :, ::-1]][at % 4]
+        as_array[at % 8] = items
+        as_tensor[at % 8] = torch.from_numpy(np.ascontiguousarray(items))
+        assert torch.equal(as_array[at % 8], torch.from_numpy(np.ascontiguousarray(items)))
+    assert torch.equal(as_array[:], as_tensor[:])
+    as_array[0] = np.ones((2, 10, 10), np.uint16 if dtype is np.uint8 else np.uint8)  # another dtype, so it is cast
+    assert torch.equal(as_array[0], torch.ones((2, 10, 10), dtype=as_array.dtype))
+
+
+def test_lanes_know_their_last_items_after_a_journey() -> None:
+    twins = Twins("delta", 60, Stacked(2, 4, (1, 20, 20), episode=100))
+    twins.add(30)
+    twins.arrays = pickle.loads(pickle.dumps(twins.arrays))
+    store = twins.arrays[0].store
+    assert store._streams.items is None, "they are compared on the host again"
+    taken = store._table.taken
+    twins.add(10)
+    twins.check()
+    assert store._table.taken - taken == 2 * 10, "a frame of each lane a step"
