@@ -12,8 +12,8 @@ from streams import FRAME_CODECS, Stacked, check_store, pair
 
 import compressed_array as ca
 from compressed_array import _frame_native
-from compressed_array._framestore import FrameStore
 from compressed_array._groups import LISTED
+from compressed_array._keeper import Keeper
 from compressed_array._kernels import has_numba
 
 needs_kernels = pytest.mark.skipif(not has_numba(), reason="without kernels every row is written step by step")
@@ -108,7 +108,7 @@ def test_a_row_for_which_there_is_no_memory_leaves_the_old_one(codec: str, monke
 
     failed = 0
     with monkeypatch.context() as patch:
-        patch.setattr(FrameStore, "_provide", no_memory)
+        patch.setattr(Keeper, "provide", no_memory)
         for at, step in enumerate(steps[100:], 100):
             try:
                 obs[at % 60] = step.obs

@@ -13,41 +13,25 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array import _frame_native, _frame_state, _heap
+from compressed_array import _frame_native, _frame_state
 from compressed_array._epochs import Epochs
 from compressed_array._frame_state import FrameExport, Snapshot
-from compressed_array._frame_twin import TwinEngine, group_bytes
+from compressed_array._frame_twin import TwinEngine
 from compressed_array._frames import Frames
-from compressed_array._groups import (
-    ADDRESS_MASK,
-    DEAD,
-    FIRST_CODEC,
-    FREE,
-    FULL,
-    MANY,
-    PLAIN,
-    SLOTS,
-    TAG_BITS,
-)
-from compressed_array._heap import MAX_PAYLOAD, OFFSET_BITS
-from compressed_array._lanes import BUFFER, CAPACITY, GROUP_OF, ROOM, SEGMENT, SIZE, USED
+from compressed_array._groups import DEAD, FULL, MANY, SLOTS
+from compressed_array._heap import MAX_PAYLOAD
+from compressed_array._keeper import Keeper
+from compressed_array._lanes import ROOM
 from compressed_array._layouts import Geometry, Layout, strides_of
-from compressed_array._memory import return_free_memory
-from compressed_array._payloads import Payloads
 from compressed_array._stacks import StackFinder, given_layout
 from compressed_array._store import Lanes, RecordNumbers, Records, exchange
 from compressed_array._watch import Watch
-
-Words = npt.NDArray[np.int64]
-MOST_PACKED_ANEW = 32 * 1024 * 1024  # bytes, unpacked: some write has to wait for it
 
 
 class FrameStore:
@@ -65,6 +49,7 @@ class FrameStore:
         self._is_given = layout is not None
         self._finder = None if self._is_given else StackFinder(item_shape)
         self._watch = Watch(self._frames, self.epochs, codec)
+        self._keeper = Keeper(self._frames, self.epochs, self._watch)
         self._engine: Any = None
         self._known_lanes: tuple[Lanes | None, Lanes | None] = None, None
         self._graveyard: deque[RecordNumbers] = deque()
@@ -134,7 +119,7 @@ class FrameStore:
             self._write_on(items, geometry, lanes, done, numbers)
             exchange(self, cells, numbers)
         elif done > len(items) + 1:
-            self._bury_dead()
+            self._keeper.bury_dead()
 
     def _known_geometry(self, items: npt.NDArray[Any], lanes: Lanes) -> Geometry | None:
         """The geometry of items that can be written at once: they come as the last did, and nothing else is due."""
@@ -154,11 +139,12 @@ class FrameStore:
     ) -> None:
         """Write what is not done yet, and see to groups that are full; none of it, if that fails."""
         self._version += 1
+        engine = self._get_engine()
         try:
-            while (done := self._get_engine().write(items, geometry, lanes, done, numbers)) < len(items):
-                self._provide(int(lanes[done]))
+            while (done := engine.write(items, geometry, lanes, done, numbers)) < len(items):
+                self._keeper.provide(int(lanes[done]), engine)
             if self._frames.groups.counts[FULL] >= self._frames.many_full:
-                self._tend()
+                self._keeper.tend(engine)
         except BaseException:
             self.release(numbers)
             raise
@@ -172,9 +158,9 @@ class FrameStore:
         numbers = np.ascontiguousarray(numbers)
         done = 0
         while (done := self._get_engine().release(numbers, done)) < len(numbers):
-            self._bury_dead()
+            self._keeper.bury_dead()
         if self._frames.groups.counts[DEAD] >= MANY:
-            self._bury_dead()
+            self._keeper.bury_dead()
 
     def bury(self, numbers: RecordNumbers) -> None:
         self._graveyard.append(numbers)
@@ -183,8 +169,8 @@ class FrameStore:
         with self.epochs.writing:
             self._settle(thoroughly=True)
             if self._watch.packing is not None:
-                self._pack(self._open_groups(), self._watch.packing.codec)
-            self._let_lanes_go()
+                self._keeper.pack(self._keeper.open_groups(), self._watch.packing.codec)
+            self._keeper.let_lanes_go()
             self._frames.lanes.vanish()
             self._frames.heap.seal()
             self._known_lanes = None, None
@@ -193,7 +179,7 @@ class FrameStore:
         with self.epochs.writing:
             self._settle(thoroughly=True)
             needed = self._frames.needed(numbers)
-            table, held = self._frames.groups.table, self._open_groups()
+            table, held = self._frames.groups.table, self._keeper.open_groups()
             by_lanes = len(held) + int((table["before"][held] > 0).sum())
             if len(needed) + by_lanes == int(table["references"].sum()):
                 return self.nbytes
@@ -273,147 +259,18 @@ class FrameStore:
                 self._finder = StackFinder(self.item_shape)
                 self._use_layout(Layout.unstacked(self.record_nbytes))
 
-    def _provide(self, lane: int) -> None:
-        """See to it that the next item of a lane can be written."""
-        frames = self._frames
-        self._bury_dead()
-        self._tend()
-        if not frames.groups.counts[FREE]:
-            frames.groups.grow()
-        words = frames.lanes.words[lane]
-        most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
-        if words[SIZE] - words[USED] < most:
-            # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
-            # Groups that are packed do not stay here, so there a few pages will do.
-            if self._watch.packing is not None:
-                segment = frames.heap.reserve(most, most + _heap.SMALLEST_SEGMENT // 16, fresh=True)
-            else:
-                wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
-                usual = min(max(wanted, most, _heap.SMALLEST_SEGMENT // 4), _heap.LARGEST_SEGMENT)
-                segment = frames.heap.reserve(most, most + usual)
-            memory, old, had = frames.heap.segment(segment), int(words[SEGMENT]), bool(words[SIZE])
-            words[CAPACITY] = 0  # first: nothing may be added to a group whose segment is no longer the lane's
-            words[SEGMENT], words[BUFFER], words[USED], words[SIZE] = segment, memory.ctypes.data, 0, memory.size
-            if had:
-                frames.heap.give_back(old)
-
-    def _tend(self) -> None:
-        """Do what is due for groups that are full: pack them, look at them, move what is left of others."""
-        groups = self._frames.groups.take_full()
-        if not len(groups):
-            return
-        self._watch.seen(groups, self._get_engine())
-        packing = self._watch.packing
-        if packing is not None:
-            self._pack(groups, packing.codec)
-            if packing.learnt:
-                packing.learnt = False
-                self._pack_anew(packing.codec)
-        self._move_garbage(int(self._frames.groups.table["size"][groups].sum()))
-
-    def _pack(self, groups: Words, codec: int) -> int:
-        """Put groups through a codec, those that get smaller by it; says how many bytes they are unpacked."""
-        table = self._frames.groups.table
-        groups = groups[(table["where"][groups] >> TAG_BITS != PLAIN) & (table["references"][groups] > 0)]
-        if not len(groups):
-            return 0
-        entries = table[groups][["where", "size"]].tolist()
-        plain = Payloads.from_parts([self._unpacked(where, size) for where, size in entries])
-        payloads = self._frames.codecs[codec].encode_parts(plain)
-        smaller = np.flatnonzero(payloads.size < table["size"][groups])
-        if len(smaller):
-            tag = (FIRST_CODEC + codec) << TAG_BITS
-            self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
-        return int(plain.size.sum())
-
-    def _pack_anew(self, codec: int) -> None:
-        """Put what earlier codecs packed through a new one, as far as a write can wait for that."""
-        left = MOST_PACKED_ANEW
-        for earlier in range(codec):
-            for group in self._packed_by(earlier):  # one by one, since all of them unpacked may take a lot of memory
-                left -= self._pack(np.array([group]), codec) if left > 0 else 0
-            self._frames.codecs[earlier].stop_compressing()
-        self._move_garbage(MOST_PACKED_ANEW, thoroughly=True)
-        return_free_memory()  # learning took more of it than many an array does
-
-    def _unpacked(self, where: int, size: int) -> npt.NDArray[np.uint8]:
-        data = group_bytes(self._frames, where)
-        return data[:size] if where >> TAG_BITS < FIRST_CODEC else data
-
-    def _packed_by(self, codec: int) -> Words:
-        return np.flatnonzero(self._frames.groups.table["where"] >> TAG_BITS == FIRST_CODEC + codec)
-
-    def _move(self, groups: Words, payloads: Payloads, tags: Words) -> None:
-        """Let groups be other bytes in another place; the old place is free when no reader is left there."""
-        heap, table = self._frames.heap, self._frames.groups.table
-        address, size = table["where"][groups] & ADDRESS_MASK, table["size"][groups].astype(np.int64)
-        # Readers look at the place, in which all is said; the size is the writer's.
-        table["where"][groups] = heap.append(payloads) | tags
-        table["size"][groups] = payloads.size
-        self.epochs.retire(partial(heap.free, address, size))
-        self.epochs.collect()
-
     def _use_layout(self, layout: Layout) -> None:
         """Divide items in another way from now on."""
-        self._let_lanes_go()
+        self._keeper.let_lanes_go()
         self._frames.use_layout(layout)
         self._frames.lanes.start_over(layout.frame_nbytes)
         self._watch.start_over()
-
-    def _let_lanes_go(self) -> None:
-        """Give up what the lanes hold, and where they write to. They have to start over."""
-        frames = self._frames
-        for group in self._open_groups().tolist():
-            self._let_go(int(frames.groups.table["before"][group]) - 1)
-            self._let_go(group)
-        for segment in frames.lanes.words[frames.lanes.words[:, SIZE] > 0, SEGMENT].tolist():
-            frames.heap.give_back(segment)
-
-    def _open_groups(self) -> Words:
-        """The groups that lanes add to."""
-        groups = self._frames.lanes.words[:, GROUP_OF]
-        return groups[groups > 0] - 1
-
-    def _let_go(self, group: int) -> None:
-        """Give up a lane's own reference to a group."""
-        if group >= 0:
-            references = self._frames.groups.table["references"]
-            references[group] -= 1
-            if not references[group]:
-                self._give_up(np.array([group]))
-
-    def _bury_dead(self) -> None:
-        self._give_up(self._frames.groups.take_dead())
-
-    def _give_up(self, groups: Words) -> None:
-        if len(groups):
-            self.epochs.retire(partial(self._forget, groups))
-            self.epochs.collect()
-
-    def _forget(self, groups: Words) -> None:
-        table = self._frames.groups.table
-        self._frames.heap.free(table["where"][groups] & ADDRESS_MASK, table["size"][groups].astype(np.int64))
-        self._frames.groups.forget(groups)
 
     def _settle(self, *, thoroughly: bool = False) -> None:
         """Do what finalisers have left to do; thoroughly, also what is due for groups but was put off."""
         while self._graveyard:
             self.release(self._graveyard.popleft())
         if thoroughly:
-            self._tend()
-            self._bury_dead()
+            self._keeper.tend(self._get_engine())
+            self._keeper.bury_dead()
         self.epochs.collect()
-
-    def _move_garbage(self, written: int, *, thoroughly: bool = False) -> None:
-        """Rewrite sparse segments: about as many bytes as were just written, so that no write takes long."""
-        moved, heap = 0, self._frames.heap
-        with suppress(MemoryError):  # where there is no room to tidy up, garbage stays garbage
-            while moved <= written and (segment := heap.take_sparse_segment(thoroughly=thoroughly)) is not None:
-                moved += self._rewrite(segment)
-
-    def _rewrite(self, segment: int) -> int:
-        heap, table = self._frames.heap, self._frames.groups.table
-        groups = self._frames.groups.in_segment(segment, OFFSET_BITS)
-        where, size = table["where"][groups], table["size"][groups].astype(np.int64)
-        self._move(groups, heap.payloads(where & ADDRESS_MASK, size), where & ~ADDRESS_MASK)
-        return int(size.sum())

@@ -7,7 +7,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from compressed_array._frame_kernels import INTEGER, WORDS, count_new, keep_last, take_frame
+from compressed_array._frame_kernels import INTEGER, WORDS, keep_last
+from compressed_array._item_kernels import count_new, take_frame
 from compressed_array._lanes import IN_BATCH, ITEM, LAST
 from compressed_array._layouts import DEPTH, FRAME, RECORD
 from compressed_array._native import Word, jit

@@ -1,0 +1,147 @@
+"""Frames of items, in memory: what of an item is new, how a frame is taken out of it, and its smallest record.
+
+What kinds of record, lanes and a geometry's words are is said in `_groups`, `_lanes` and `_layouts`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compressed_array._change_kernels import copy_short, encode_changes, first_difference, put_varint
+from compressed_array._groups import FROM_REFERENCE, KIND_BITS, RAW, SINCE_LAST, ZSTD
+from compressed_array._lanes import DELTA, ENOUGH, INTRA, ROOM
+from compressed_array._layouts import (
+    COLUMN_STEP,
+    COLUMNS,
+    DEPTH,
+    MASKS,
+    PIECE,
+    PLACES,
+    RECORD,
+    ROW_STEP,
+    ROWS,
+    RUN,
+    WIDEST_MASK,
+)
+from compressed_array._native import (
+    Word,
+    bytes_at,
+    call_sizes,
+    copy_bytes,
+    difference,
+    helper,
+    load8,
+    load64,
+    store8,
+)
+
+
+@helper
+def is_shifted(item: Word, before: Word, frames: Word, geometry: Any) -> Word:
+    """Whether an item is the one before without its first frames, and with as many new ones behind."""
+    record, places, shift = geometry[RECORD], geometry[PLACES], frames * geometry[RUN]
+    pitch = geometry[DEPTH] * geometry[RUN]
+    if pitch > WIDEST_MASK:
+        same = pitch - shift
+        for p in range(places):
+            if first_difference(item + p * pitch, before + p * pitch + shift, np.int64(0), same) < same:
+                return False
+        return True
+    # Short runs side by side, as in channel-last memory: many at a time, but for the bytes that may be new.
+    masks = MASKS + (frames - 1) * pitch
+    at, k = np.int64(0), np.int64(0)
+    if 8 % pitch == 0:
+        while at + 128 + shift <= record:
+            if difference(item + at, before + at + shift) & np.uint64(geometry[masks]) != 0:
+                return False
+            at += 128
+    while at + 8 + shift <= record:
+        if (load64(item + at) ^ load64(before + at + shift)) & np.uint64(geometry[masks + k]) != 0:
+            return False
+        at, k = at + 8, k + 1 if k + 1 < pitch else np.int64(0)
+    while at + shift < record:
+        if at % pitch < pitch - shift and load8(item + at) != load8(before + at + shift):
+            return False
+        at += 1
+    return True
+
+
+@helper
+def count_new(item: Word, before: Word, geometry: Any) -> Word:
+    """How many frames of an item are new to one that comes after another: none, some at its end, or all."""
+    record, depth = geometry[RECORD], geometry[DEPTH]
+    if first_difference(item, before, np.int64(0), record) >= record:
+        return np.int64(0)
+    for frames in range(1, depth):
+        if is_shifted(item, before, np.int64(frames), geometry):
+            return np.int64(frames)
+    return np.int64(depth)
+
+
+@helper
+def take_frame(item: Word, index: Word, geometry: Any, target: Word) -> None:
+    """Lay a frame of an item out in C order."""
+    start, piece = item + index * geometry[RUN], geometry[PIECE]
+    columns, step = geometry[COLUMNS], geometry[COLUMN_STEP]
+    for row in range(geometry[ROWS]):
+        source, out = start + row * geometry[ROW_STEP], target + row * columns * piece
+        if piece > 1:
+            for column in range(columns):
+                copy_short(out + column * piece, source + column * step, piece)
+        elif (
+            step == 4
+        ):  # a stack of four, the usual one: by arrays and a constant step, which makes it eight times as fast
+            pixels, frame = bytes_at(source, 4 * columns - 3), bytes_at(out, columns)
+            for column in range(columns):
+                frame[column] = pixels[4 * column]
+        else:
+            pixels, frame = bytes_at(source, step * (columns - 1) + 1), bytes_at(out, columns)
+            for column in range(columns):
+                frame[column] = pixels[step * column]
+
+
+@helper
+def encode_frame(
+    frame: Word,
+    last: Word,
+    size: Word,
+    mode: Word,
+    scratch: Word,
+    references: Any,
+    reference: Word,
+    worth: Word,
+    compress: Word,
+    context: Word,
+    level: Word,
+    out: Word,
+) -> Word:
+    """Write the smallest record for a frame to `out` and return its size; `last` is 0 where no frame came before.
+
+    Of more than `worth` bytes, zstd may make fewer.
+    """
+    kind, best, body, spare = np.int64(RAW), size, frame, scratch
+    other = scratch + size + (size >> 8) + ROOM
+    if mode == DELTA:
+        if last != 0:
+            found = encode_changes(frame, last, size, spare, best - 1)
+            if found >= 0:
+                kind, best, body, spare, other = np.int64(SINCE_LAST), found, spare, other, spare
+        base = reference
+        while best * ENOUGH > size:
+            found = encode_changes(frame, references[base], size, spare + 1, best - 2)
+            if found >= 0:
+                store8(spare, np.uint64(base))
+                kind, best, body, spare, other = np.int64(FROM_REFERENCE), found + 1, spare, other, spare
+            if base == 0:
+                break
+            base = np.int64(0)
+    if compress != 0 and best > 1 and (mode == INTRA or best > worth):
+        # All the room that zstd may ask for: with less, it makes other bytes of what hardly shrinks.
+        found = call_sizes(compress, context, spare, size + (size >> 8) + ROOM, frame, size, level)
+        if 0 < found < best:
+            kind, best, body = np.int64(ZSTD), found, spare
+    at = put_varint(out, best << KIND_BITS | kind)
+    copy_bytes(at, body, best)
+    return at + best - out

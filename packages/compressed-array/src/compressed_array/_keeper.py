@@ -1,0 +1,164 @@
+"""`Keeper`: what becomes of groups once they are full or dead, and where lanes get memory for new ones.
+
+A full group is looked at, packed by a codec where there is one, and moved when little else lives where it is. A dead
+one is given back when no reader is left that may know it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array import _heap
+from compressed_array._epochs import Epochs
+from compressed_array._frame_twin import group_bytes
+from compressed_array._frames import Frames
+from compressed_array._groups import ADDRESS_MASK, FIRST_CODEC, FREE, PLAIN, TAG_BITS
+from compressed_array._heap import OFFSET_BITS
+from compressed_array._lanes import BUFFER, CAPACITY, GROUP_OF, ROOM, SEGMENT, SIZE, USED
+from compressed_array._memory import return_free_memory
+from compressed_array._payloads import Payloads
+from compressed_array._watch import Watch
+
+Words = npt.NDArray[np.int64]
+MOST_PACKED_ANEW = 32 * 1024 * 1024  # bytes, unpacked: some write has to wait for it
+
+
+class Keeper:
+    """Keeps the groups of one store. All of it is the writer's to do."""
+
+    def __init__(self, frames: Frames, epochs: Epochs, watch: Watch) -> None:
+        self._frames, self._epochs, self._watch = frames, epochs, watch
+
+    def provide(self, lane: int, engine: Any) -> None:
+        """See to it that the next item of a lane can be written."""
+        frames = self._frames
+        self.bury_dead()
+        self.tend(engine)
+        if not frames.groups.counts[FREE]:
+            frames.groups.grow()
+        words = frames.lanes.words[lane]
+        most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
+        if words[SIZE] - words[USED] < most:
+            # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
+            # Groups that are packed do not stay here, so there a few pages will do.
+            if self._watch.packing is not None:
+                segment = frames.heap.reserve(most, most + _heap.SMALLEST_SEGMENT // 16, fresh=True)
+            else:
+                wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
+                usual = min(max(wanted, most, _heap.SMALLEST_SEGMENT // 4), _heap.LARGEST_SEGMENT)
+                segment = frames.heap.reserve(most, most + usual)
+            memory, old, had = frames.heap.segment(segment), int(words[SEGMENT]), bool(words[SIZE])
+            words[CAPACITY] = 0  # first: nothing may be added to a group whose segment is no longer the lane's
+            words[SEGMENT], words[BUFFER], words[USED], words[SIZE] = segment, memory.ctypes.data, 0, memory.size
+            if had:
+                frames.heap.give_back(old)
+
+    def tend(self, engine: Any) -> None:
+        """Do what is due for groups that are full: pack them, look at them, move what is left of others."""
+        groups = self._frames.groups.take_full()
+        if not len(groups):
+            return
+        self._watch.seen(groups, engine)
+        packing = self._watch.packing
+        if packing is not None:
+            self.pack(groups, packing.codec)
+            if packing.learnt:
+                packing.learnt = False
+                self._pack_anew(packing.codec)
+        self._move_garbage(int(self._frames.groups.table["size"][groups].sum()))
+
+    def pack(self, groups: Words, codec: int) -> int:
+        """Put groups through a codec, those that get smaller by it; says how many bytes they are unpacked."""
+        table = self._frames.groups.table
+        groups = groups[(table["where"][groups] >> TAG_BITS != PLAIN) & (table["references"][groups] > 0)]
+        if not len(groups):
+            return 0
+        entries = table[groups][["where", "size"]].tolist()
+        plain = Payloads.from_parts([self._unpacked(where, size) for where, size in entries])
+        payloads = self._frames.codecs[codec].encode_parts(plain)
+        smaller = np.flatnonzero(payloads.size < table["size"][groups])
+        if len(smaller):
+            tag = (FIRST_CODEC + codec) << TAG_BITS
+            self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
+        return int(plain.size.sum())
+
+    def _pack_anew(self, codec: int) -> None:
+        """Put what earlier codecs packed through a new one, as far as a write can wait for that."""
+        left = MOST_PACKED_ANEW
+        for earlier in range(codec):
+            for group in self._packed_by(earlier):  # one by one, since all of them unpacked may take a lot of memory
+                left -= self.pack(np.array([group]), codec) if left > 0 else 0
+            self._frames.codecs[earlier].stop_compressing()
+        self._move_garbage(MOST_PACKED_ANEW, thoroughly=True)
+        return_free_memory()  # learning took more of it than many an array does
+
+    def _unpacked(self, where: int, size: int) -> npt.NDArray[np.uint8]:
+        data = group_bytes(self._frames, where)
+        return data[:size] if where >> TAG_BITS < FIRST_CODEC else data
+
+    def _packed_by(self, codec: int) -> Words:
+        return np.flatnonzero(self._frames.groups.table["where"] >> TAG_BITS == FIRST_CODEC + codec)
+
+    def _move(self, groups: Words, payloads: Payloads, tags: Words) -> None:
+        """Let groups be other bytes in another place; the old place is free when no reader is left there."""
+        heap, table = self._frames.heap, self._frames.groups.table
+        address, size = table["where"][groups] & ADDRESS_MASK, table["size"][groups].astype(np.int64)
+        # Readers look at the place, in which all is said; the size is the writer's.
+        table["where"][groups] = heap.append(payloads) | tags
+        table["size"][groups] = payloads.size
+        self._epochs.retire(partial(heap.free, address, size))
+        self._epochs.collect()
+
+    def let_lanes_go(self) -> None:
+        """Give up what the lanes hold, and where they write to. They have to start over."""
+        frames = self._frames
+        for group in self.open_groups().tolist():
+            self._let_go(int(frames.groups.table["before"][group]) - 1)
+            self._let_go(group)
+        for segment in frames.lanes.words[frames.lanes.words[:, SIZE] > 0, SEGMENT].tolist():
+            frames.heap.give_back(segment)
+
+    def open_groups(self) -> Words:
+        """The groups that lanes add to."""
+        groups = self._frames.lanes.words[:, GROUP_OF]
+        return groups[groups > 0] - 1
+
+    def _let_go(self, group: int) -> None:
+        """Give up a lane's own reference to a group."""
+        if group >= 0:
+            references = self._frames.groups.table["references"]
+            references[group] -= 1
+            if not references[group]:
+                self._give_up(np.array([group]))
+
+    def bury_dead(self) -> None:
+        self._give_up(self._frames.groups.take_dead())
+
+    def _give_up(self, groups: Words) -> None:
+        if len(groups):
+            self._epochs.retire(partial(self._forget, groups))
+            self._epochs.collect()
+
+    def _forget(self, groups: Words) -> None:
+        table = self._frames.groups.table
+        self._frames.heap.free(table["where"][groups] & ADDRESS_MASK, table["size"][groups].astype(np.int64))
+        self._frames.groups.forget(groups)
+
+    def _move_garbage(self, written: int, *, thoroughly: bool = False) -> None:
+        """Rewrite sparse segments: about as many bytes as were just written, so that no write takes long."""
+        moved, heap = 0, self._frames.heap
+        with suppress(MemoryError):  # where there is no room to tidy up, garbage stays garbage
+            while moved <= written and (segment := heap.take_sparse_segment(thoroughly=thoroughly)) is not None:
+                moved += self._rewrite(segment)
+
+    def _rewrite(self, segment: int) -> int:
+        heap, table = self._frames.heap, self._frames.groups.table
+        groups = self._frames.groups.in_segment(segment, OFFSET_BITS)
+        where, size = table["where"][groups], table["size"][groups].astype(np.int64)
+        self._move(groups, heap.payloads(where & ADDRESS_MASK, size), where & ~ADDRESS_MASK)
+        return int(size.sum())
