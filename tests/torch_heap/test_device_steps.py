@@ -11,6 +11,7 @@ import torch
 from device_streams import Twins
 from streams import Stacked
 
+from compressed_array.codecs.delta import Delta
 from compressed_array.torch import DeviceArray
 from compressed_array.torch._changes import BASES, KEY_EVERY, Changes, heads
 from compressed_array.torch._streams import Streams
@@ -104,3 +105,32 @@ def test_lanes_know_their_last_items_after_a_journey() -> None:
     twins.add(10)
     twins.check()
     assert store._table.taken - taken == 2 * 10, "a frame of each lane a step"
+
+
+@pytest.mark.parametrize("codec", ["auto", "delta", "rle"])
+@pytest.mark.parametrize("what", ["at rest", "after a failure", "never written"])
+def test_stores_that_know_no_lanes_are_loaded_again(codec: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Delta(frame_width=1) if codec == "delta" else codec
+    twins = Twins(given, 30, Stacked(2, 4, (1, 20, 20)))
+    store = twins.arrays[0].store
+    if what != "never written":
+        twins.add(70)
+    if what == "at rest":
+        store.rest()
+    elif what == "after a failure":
+        with monkeypatch.context() as patch:
+            patch.setattr(Streams, "news", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                twins.arrays[0][0] = torch.full((2, 4, 20, 20), 9, dtype=torch.uint8)
+    twins.arrays = pickle.loads(pickle.dumps(twins.arrays))
+    twins.check()
+    twins.add(40)
+    twins.check()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+def test_numbers_go_into_dtypes_that_numpy_lacks(dtype: Any) -> None:
+    array = DeviceArray((5, 2, 64), torch.bfloat16, item_ndim=1)
+    for turn in range(100):
+        array[turn % 5] = np.full((2, 64), turn % 7, dtype)
+        assert torch.equal(array[turn % 5], torch.full((2, 64), turn % 7, dtype=torch.bfloat16))

@@ -45,7 +45,7 @@ class Cells:
         if plan is None:
             return self._read_scattered(key)
         with self.store.epochs.reading():
-            numbers = self.numbers[(*plan.grid, ...)]
+            numbers = self.pick(plan)
             if plan.whole_items:
                 answer = self.items(numbers, out)
             elif plan.basic and numbers.ndim:
@@ -60,8 +60,14 @@ class Cells:
         direct = out is not None and out.shape == shape and out.dtype == self.dtype and out.flags.c_contiguous
         items = out if out is not None and direct else lend(shape, self.dtype)
         if items.nbytes:
-            self.store.read(numbers.reshape(-1), byte_rows(items, numbers.size))
+            self.store.read(flat(numbers), byte_rows(items, numbers.size))
         return items
+
+    def pick(self, plan: SplitKey) -> RecordNumbers:
+        """The numbers of the cells that a key names."""
+        if plan.advanced_grid and len(plan.grid) == self.numbers.ndim:
+            return np.asarray(self.numbers[plan.grid])
+        return np.asarray(self.numbers[(*plan.grid, ...)])
 
     def write(self, key: Any, value: Any) -> None:
         """Assign as numpy would, but refuse a value that the dtype cannot hold. Inside `epochs.writing`."""
@@ -223,6 +229,11 @@ class Source:
         else:
             rows = self._array[np.unravel_index(np.arange(low, high), self._target)]
         return cast_exactly(rows, self._dtype)
+
+
+def flat(numbers: RecordNumbers) -> RecordNumbers:
+    """Numbers one after the other; what has one axis already stays the object it is, which may own its memory."""
+    return numbers if numbers.ndim == 1 else numbers.reshape(-1)
 
 
 def refuse_to_stretch(given: tuple[int, ...], shape: tuple[int, ...], is_grid: Callable[[int], bool]) -> None:

@@ -18,6 +18,8 @@ from compressed_array._groups import (
     LISTED,
     MANY,
     PLAIN,
+    PUT,
+    PUT_AND_DIED,
     RECORDS,
     SLOTS,
     TAG_BITS,
@@ -223,7 +225,7 @@ def overwrite_items(
 ) -> Word:
     """Write items and, if all are done and less than `many` groups are full, put their numbers into cells.
 
-    Returns how many items are done; one more if cells have been put, two more if dead groups are to be buried.
+    Returns `PUT` or `PUT_AND_DIED`, or how many items are done if nothing has been put.
     """
     groups, lists = groups_of(tables), lists_of(tables)
     dead, counts, count = lists[1], lists[3], lane_of.shape[0]
@@ -237,7 +239,7 @@ def overwrite_items(
         old, cells[i] = cells[i], numbers[i]
         if old != 0:
             drop_item(old, groups, tables, dead, counts)
-    return done + (2 if counts[DEAD] >= MANY else 1)
+    return np.int64(PUT_AND_DIED if counts[DEAD] >= MANY else PUT)
 
 
 @jit(INTEGER(NUMBERS, INTEGER, WORDS))

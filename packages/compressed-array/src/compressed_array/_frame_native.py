@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._frames import SMALL_FRAME, Frames
-from compressed_array._groups import LISTED
 from compressed_array._kernels import native
 from compressed_array._lanes import ROOM
 from compressed_array._layouts import Geometry
@@ -44,7 +43,6 @@ class WriterTables:
         self._of = lanes, groups.table, groups.free, used, live, layouts, references
         tables = layouts, references, lanes, groups.free, groups.dead, groups.full, groups.counts, used, live
         self.words = np.array([address_of(groups.table), len(groups.table), *map(address_of, tables)], np.int64)
-        self.numbers: RecordNumbers = np.zeros(LISTED, np.uint32)  # for a few items, of which nobody keeps the numbers
 
     def are_of(self, frames: Frames, references: Words) -> bool:
         """Whether these are still the tables that there are."""
@@ -69,7 +67,6 @@ class ReaderTables:
         table, _, _, decoder, codecs, unpacked = self._of
         unpacked = unpacked if codecs else 0
         self._scratch = scratch = map_memory(frames.record_nbytes + unpacked + 2 * ROOM)  # mostly little is touched
-        self.progress: Words = np.zeros(3, np.int64)
         calls = None if decoder is None else decoder.calls()
         zstd = (0, 0, 0)
         if calls is not None:
@@ -114,16 +111,15 @@ class NativeEngine:
         return done
 
     def overwrite(
-        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, cells: RecordNumbers
-    ) -> tuple[int, RecordNumbers]:
+        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, numbers: RecordNumbers, cells: RecordNumbers
+    ) -> int:
         """Write items and, if nothing comes in between, put their numbers into cells.
 
-        Returns how many items are done, one more if cells have been put, two more if groups died of it; and the
-        numbers, which the next call will overwrite.
+        Returns `PUT` or `PUT_AND_DIED`, or how many items are done if nothing has been put.
         """
-        tables = self._writer_tables()
-        batch = self._batch(items, geometry, lane_of, tables)
-        return self._writer.overwrite_items(*batch, self._frames.many_full, tables.numbers, cells), tables.numbers
+        batch = self._batch(items, geometry, lane_of, self._writer_tables())
+        done: int = self._writer.overwrite_items(*batch, self._frames.many_full, numbers, cells)
+        return done
 
     def _batch(
         self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, tables: WriterTables
@@ -153,10 +149,8 @@ class NativeEngine:
         # long the last ones took: half a millisecond for each thread, or it comes too late to be of help.
         shares = share_count(count, int(decoded * min(self._pace, 1)) // 2)
         if shares == 1:
-            tables = self._reader_tables(layouts)
-            progress = tables.progress
-            progress.fill(0)
-            began = perf_counter()
+            # Made anew for each: a signal's handler may read here as well.
+            tables, progress, began = self._reader_tables(layouts), np.zeros(3, np.int64), perf_counter()
             self._reader.read_items(numbers, out, others, second, tables.words, progress, count)
             self._pace += ((perf_counter() - began) * 1e9 / decoded - self._pace) / 8
         else:

@@ -82,10 +82,10 @@ class TwinEngine:
         return len(items)
 
     def overwrite(
-        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, cells: RecordNumbers
-    ) -> tuple[int, RecordNumbers]:
+        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, numbers: RecordNumbers, cells: RecordNumbers
+    ) -> int:
         """Write items in one call and put them into cells: here none, so that the store does it step by step."""
-        return 0, np.zeros(len(items), np.uint32)
+        return 0
 
     def read(
         self,

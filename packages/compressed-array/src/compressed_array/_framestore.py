@@ -24,7 +24,7 @@ from compressed_array._epochs import Epochs
 from compressed_array._frame_state import FrameExport, Snapshot
 from compressed_array._frame_twin import TwinEngine
 from compressed_array._frames import Frames
-from compressed_array._groups import DEAD, FULL, MANY, SLOTS
+from compressed_array._groups import DEAD, FULL, LISTED, MANY, PUT_AND_DIED, SLOTS
 from compressed_array._heap import MAX_PAYLOAD
 from compressed_array._keeper import Keeper
 from compressed_array._lanes import ROOM
@@ -77,12 +77,11 @@ class FrameStore:
             return int(frames.heap.nbytes + tables + shared)
 
     def read(self, numbers: RecordNumbers, out: Records) -> None:
-        # A copy, made before the tables are looked at: cells may be given numbers that those do not know.
-        self._get_engine().read(np.array(numbers), out)
+        self._get_engine().read(unchanging(numbers), out)
 
     def read_pair(self, numbers: RecordNumbers, out: Records, others: RecordNumbers, other_out: Records) -> None:
         """Two reads in one, in which frames that both need are decoded once."""
-        self._get_engine().read(np.array(numbers), out, np.array(others), other_out)
+        self._get_engine().read(unchanging(numbers), out, unchanging(others), other_out)
 
     def write(self, items: npt.NDArray[Any], lanes: Lanes) -> RecordNumbers:
         self._settle()
@@ -112,19 +111,20 @@ class FrameStore:
             return
         self._version += 1
         self._watch.items += len(items)
-        done, numbers = self._engine.overwrite(items, geometry, lanes, cells)
-        if done <= len(items):
-            numbers = numbers[: len(items)].copy()
-            numbers[done:] = 0
+        numbers = np.zeros(len(items), np.uint32)
+        done = self._engine.overwrite(items, geometry, lanes, numbers, cells)
+        if done >= 0:
             self._write_on(items, geometry, lanes, done, numbers)
             exchange(self, cells, numbers)
-        elif done > len(items) + 1:
+        elif done == PUT_AND_DIED:
             self._keeper.bury_dead()
 
     def _known_geometry(self, items: npt.NDArray[Any], lanes: Lanes) -> Geometry | None:
         """The geometry of items that can be written at once: they come as the last did, and nothing else is due."""
         known, other = self._known_lanes
         if self._engine is None or self._graveyard or self._watch.lost_stack or not (lanes is known or lanes is other):
+            return None
+        if 3 * len(items) > LISTED:  # as many groups may die of one call as are counted by then
             return None
         if self._finder is not None and not self._finder.passes():
             return None
@@ -274,3 +274,11 @@ class FrameStore:
             self._keeper.tend(self._get_engine())
             self._keeper.bury_dead()
         self.epochs.collect()
+
+
+def unchanging(numbers: RecordNumbers) -> RecordNumbers:
+    """Numbers that nobody else will change: a copy, unless they are one already.
+
+    It is made before the tables are looked at, since cells may be given numbers that those do not know.
+    """
+    return numbers if numbers.base is None and numbers.flags.c_contiguous else np.array(numbers)

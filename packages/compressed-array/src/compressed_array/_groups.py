@@ -37,6 +37,8 @@ Words = npt.NDArray[np.int64]
 # What `Groups.counts` counts: groups to be had, groups nobody needs any more, groups that are full.
 FREE, DEAD, FULL = range(3)
 LISTED = 256
+# What writing items and putting them into cells in one call says, if all of it was done.
+PUT, PUT_AND_DIED = -1, -2  # the latter if there are many dead groups now
 MANY = 16  # Groups that are dead, or full, are seen to some at a time: Python takes as long for one as for many.
 
 

@@ -133,9 +133,10 @@ class HostHeap:
 
     @property
     def nbytes(self) -> int:
-        """Everything resident: payloads, garbage, touched slack, the spare segment, the heap's own tables."""
+        """Everything resident: payloads, garbage, touched slack, spare segments, the heap's own tables."""
         page = mmap.PAGESIZE
-        touched = np.append(np.maximum(self._touched, self._used), [touched for _, touched in self._spare])
+        spare = np.array([touched for _, touched in self._spare], np.int64)
+        touched = np.append(np.maximum(self._touched, self._used), spare)
         segments = int(((touched + page - 1) // page * page).sum())
         tables = 2 * self._used.nbytes + self._live.nbytes + self._touched.nbytes
         return segments + tables

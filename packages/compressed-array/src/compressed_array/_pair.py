@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from compressed_array._array import CompressedArray
-from compressed_array._cells import Dense
+from compressed_array._cells import Dense, flat
 from compressed_array._functions import is_compressed
 from compressed_array._lending import lend
 from compressed_array._store import byte_rows
@@ -28,14 +28,17 @@ def read_pair(
         outs = (None, None) if out is None else out
         return first.read(key, outs[0]), second.read(key, outs[1])
     with a.store.epochs.reading():
-        numbers, others = a.numbers[(*plan.grid, ...)], b.numbers[(*plan.grid, ...)]
+        numbers, others = a.pick(plan), b.pick(plan)
         shape = numbers.shape + a.item_shape
-        answers = (lend(shape, a.dtype), lend(shape, b.dtype)) if out is None else out
-        if not (fits(answers[0], shape, a.dtype) and fits(answers[1], shape, a.dtype)):
+        if out is None:
+            answers = lend(shape, a.dtype), lend(shape, b.dtype)
+        elif fits(out[0], shape, a.dtype) and fits(out[1], shape, a.dtype):
+            answers = out
+        else:
             raise ValueError(f"out has to be two writable C-contiguous arrays of {a.dtype} and shape {shape}")
         if a.item_nbytes and numbers.size:
             rows, other_rows = byte_rows(answers[0], numbers.size), byte_rows(answers[1], numbers.size)
-            a.store.read_pair(numbers.reshape(-1), rows, others.reshape(-1), other_rows)
+            a.store.read_pair(flat(numbers), rows, flat(others), other_rows)
     return answers
 
 

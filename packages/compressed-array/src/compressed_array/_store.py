@@ -82,6 +82,8 @@ class Store(Protocol):
 
 def byte_rows(items: npt.NDArray[Any], count: int) -> Records:
     """C-ordered memory of `count` items as bytes, without a copy if it is in C order already."""
+    if items.nbytes and items.flags.c_contiguous:
+        return items.reshape(count, items.size // count).view(np.uint8)
     return np.ascontiguousarray(items).reshape(-1).view(np.uint8).reshape(count, items.nbytes // count if count else 0)
 
 

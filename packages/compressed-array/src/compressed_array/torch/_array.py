@@ -140,7 +140,8 @@ class DeviceArray:
     def __setitem__(self, key: Any, value: Any) -> None:
         if type(key) is int and self._grid.row_lanes is not None and self._store is not None:
             # A step, which should not wait for Python.
-            is_array = type(value) is np.ndarray and value.dtype == self._host_dtype
+            # numpy takes None for a name of float64.
+            is_array = type(value) is np.ndarray and self._host_dtype is not None and value.dtype == self._host_dtype
             items = value if is_array else as_tensor(value)
             if items.shape == self._shape[1:] and (is_array or items.dtype == self.dtype) and 0 not in items.shape:
                 if not -self._shape[0] <= key < self._shape[0]:

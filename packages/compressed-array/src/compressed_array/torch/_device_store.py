@@ -258,6 +258,7 @@ class DeviceStore:
             return
         lane, numbers = zip(*self._staged, strict=True)
         lanes, numbered = np.concatenate(lane), torch.cat(numbers)
+        self._streams.grow(int(lanes.max()) + 1)  # after a failure it knows none
         order, each = np.argsort(lanes, kind="stable"), np.arange(len(lanes))
         begins = np.append(True, np.diff(lanes[order]) != 0)
         turn = np.empty_like(each)

@@ -68,9 +68,10 @@ class Streams:
     def joined(self, frames: torch.Tensor) -> torch.Tensor:
         """Items of bytes from (items, frames, bytes)."""
         n, layout = len(frames), self.layout
+        whole = n, layout.depth * layout.frame_nbytes
         if layout.outer == 1 or layout.depth == 1:
-            return frames.reshape(n, -1)
-        return frames.reshape(n, layout.depth, layout.outer, layout.inner).transpose(1, 2).reshape(n, -1)
+            return frames.reshape(whole)
+        return frames.reshape(n, layout.depth, layout.outer, layout.inner).transpose(1, 2).reshape(whole)
 
     def look(self, items: torch.Tensor | Array, lanes: Ints) -> HostLook | DeviceLook:
         """See what is new in items: on the host, if they are there and never were anywhere else."""
@@ -78,7 +79,7 @@ class Streams:
             return self.look_on_host(items, lanes)
         items = as_tensor(items)
         if lanes is not self._ordered:
-            self._grow(int(lanes.max()) + 1)
+            self.grow(int(lanes.max()) + 1)
         if self.items is None:
             self.items = torch.from_numpy(self._host.last(self.count)).to(self.device, non_blocking=True)
         return DeviceLook(self, self.divided(items.to(self.device, non_blocking=True)), lanes)
@@ -86,7 +87,7 @@ class Streams:
     def look_on_host(self, items: torch.Tensor | Array, lanes: Ints) -> HostLook:
         """See there what is new in items of the host."""
         if lanes is not self._ordered:
-            self._grow(int(lanes.max()) + 1)
+            self.grow(int(lanes.max()) + 1)
         return self._host.look(items, lanes)
 
     def are_all(self, lanes: Ints) -> bool:
@@ -171,7 +172,8 @@ class Streams:
         self.is_begun = state["begun"].cpu().numpy().copy()
         self._host.restore(self.joined(state["items"].cpu()).numpy(), self.is_begun)
 
-    def _grow(self, count: int) -> None:
+    def grow(self, count: int) -> None:
+        """See to it that there are so many lanes."""
         more = count - self.count
         if more > 0:
             self.numbers = torch.cat([self.numbers, self.numbers.new_zeros((more, PER_LANE))])
