@@ -270,8 +270,8 @@ class FrameStore:
         """Do what finalisers have left to do; thoroughly, also what is due for groups but was put off."""
         while self._graveyard:
             self.release(self._graveyard.popleft())
-        if thoroughly:
-            self._keeper.tend(self._get_engine())
+        if thoroughly and self._engine is not None:  # nothing was ever written without one
+            self._keeper.tend(self._engine)
             self._keeper.bury_dead()
         self.epochs.collect()
 
