@@ -17,6 +17,7 @@ from streams import check_store
 import compressed_array as ca
 from compressed_array import _frame_native
 from compressed_array._groups import FIRST_CODEC
+from compressed_array._packing import DICTIONARIES
 from compressed_array.codecs.zstd import Zstd
 
 pytestmark = pytest.mark.skipif(not ca.has_zstd(), reason="zstd is missing")
@@ -84,8 +85,10 @@ def test_a_larger_one_follows_when_there_is_more_to_learn_from(engine: str, tmp_
     for low in range(0, 2200, 20):
         array[low : low + 20] = plain[low : low + 20]
     _, first, second = array.store._frames.codecs
-    assert len(first.dictionary) < len(second.dictionary)
+    assert len(second.dictionary) > DICTIONARIES[0][1]
     assert (tags(array) == FIRST_CODEC + 2).mean() > 0.9, "groups from before were left as they were"
+    assert FIRST_CODEC + 1 not in tags(array)
+    assert first.dictionary is None, "a dictionary is kept of which no group has need"
     assert_same(array, plain)
     ca.save(tmp_path / "a.ca", array)
     for back in (ca.load(tmp_path / "a.ca"), pickle.loads(pickle.dumps(array))):

@@ -72,8 +72,11 @@ class Keeper:
                 self._pack_anew(packing.codec)
         self._move_garbage(int(self._frames.groups.table["size"][groups].sum()))
 
-    def pack(self, groups: Words, codec: int) -> int:
-        """Put groups through a codec, those that get smaller by it; says how many bytes they are unpacked."""
+    def pack(self, groups: Words, codec: int, *, anew: bool = False) -> int:
+        """Put groups through a codec, those that get smaller by it; says how many bytes they are unpacked.
+
+        Anew, those that are smaller than unpacked, so that nothing is left that needs the codec they went through.
+        """
         table = self._frames.groups.table
         groups = groups[(table["where"][groups] >> TAG_BITS != PLAIN) & (table["references"][groups] > 0)]
         if not len(groups):
@@ -81,7 +84,7 @@ class Keeper:
         entries = table[groups][["where", "size"]].tolist()
         plain = Payloads.from_parts([self._unpacked(where, size) for where, size in entries])
         payloads = self._frames.codecs[codec].encode_parts(plain)
-        smaller = np.flatnonzero(payloads.size < table["size"][groups])
+        smaller = np.flatnonzero(payloads.size < (plain.size if anew else table["size"][groups]))
         if len(smaller):
             tag = (FIRST_CODEC + codec) << TAG_BITS
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
@@ -92,10 +95,17 @@ class Keeper:
         left = MOST_PACKED_ANEW
         for earlier in range(codec):
             for group in self._packed_by(earlier):  # one by one, since all of them unpacked may take a lot of memory
-                left -= self.pack(np.array([group]), codec) if left > 0 else 0
+                left -= self.pack(np.array([group]), codec, anew=True) if left > 0 else 0
             self._frames.codecs[earlier].stop_compressing()
+            if not len(self._packed_by(earlier)):
+                self._epochs.retire(partial(self._drop_dictionary, earlier))
         self._move_garbage(MOST_PACKED_ANEW, thoroughly=True)
+        self._epochs.collect()
         return_free_memory()  # learning took more of it than many an array does
+
+    def _drop_dictionary(self, codec: int) -> None:
+        """Give up a codec's dictionary, of which no group and no reader has need; the first codec has none."""
+        self._frames.codecs[codec] = self._frames.codecs[0]
 
     def _unpacked(self, where: int, size: int) -> npt.NDArray[np.uint8]:
         data = group_bytes(self._frames, where)
