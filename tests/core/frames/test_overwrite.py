@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import pickle
 import signal
+import threading
 import weakref
 from typing import Any
 
@@ -12,10 +15,10 @@ import pytest
 from streams import FRAME_CODECS, Stacked, check_store, pair
 
 import compressed_array as ca
-from compressed_array import _frame_native
 from compressed_array._groups import LISTED, PUT, PUT_AND_DIED
 from compressed_array._keeper import Keeper
-from compressed_array._kernels import has_numba
+from compressed_array._kernels import has_numba, native
+from compressed_array._row_writer import RowWriter
 
 needs_kernels = pytest.mark.skipif(not has_numba(), reason="without kernels every row is written step by step")
 # Of so many lanes more groups could die in one call than there is room for in their list; and more than that has room.
@@ -23,17 +26,18 @@ MANY_LANES = LISTED // 3 + 1, LISTED + 44
 
 
 class Calls:
-    """What `overwrite` answered: how many items are done, or that all are and have been put."""
+    """What `overwrite_row` answered: how many items are done, or that all are and have been put."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answers: list[int] = []
-        overwrite = _frame_native.NativeEngine.overwrite
+        kernels = native("_frame_kernels")
+        overwrite = kernels.overwrite_row
 
-        def watched(engine: Any, items: Any, *rest: Any) -> Any:
-            self.answers.append(overwrite(engine, items, *rest))
+        def watched(*given: Any) -> Any:
+            self.answers.append(overwrite(*given))
             return self.answers[-1]
 
-        monkeypatch.setattr(_frame_native.NativeEngine, "overwrite", watched)
+        monkeypatch.setattr(kernels, "overwrite_row", watched)
 
 
 def write_rings(codec: str, lanes: int, kind: str, depth: int, steps: int = 400, rows: int = 60) -> Any:
@@ -58,7 +62,7 @@ def test_rows_written_at_once_and_step_by_step_are_the_same_bytes(
 ) -> None:
     steps = 90 if lanes in MANY_LANES else 400
     at_once = write_rings(codec, lanes, kind, depth, steps)
-    monkeypatch.setattr(_frame_native.NativeEngine, "overwrite", lambda *given: 0)
+    monkeypatch.setattr(RowWriter, "write", lambda *given: False)
     by_steps = write_rings(codec, lanes, kind, depth, steps)
     for one, other in zip(at_once, by_steps, strict=True):
         np.testing.assert_array_equal(one.cells.numbers, other.cells.numbers)
@@ -194,3 +198,68 @@ def test_a_signals_handler_may_read_while_its_thread_reads() -> None:
         signal.signal(signal.SIGALRM, before)
     assert handled
     assert all(handled)
+
+
+@needs_kernels
+def test_rows_that_come_in_other_ways_each_time() -> None:
+    """Other strides, a list, a view, another dtype, a key from behind: each is written, and the next plain row too."""
+    rng = np.random.default_rng(2)
+    array = ca.CompressedArray((9, 3, 1, 20, 20), np.uint8, item_ndim=3, codec="delta")
+    plain = np.zeros(array.shape, np.uint8)
+    for at in range(300):
+        row = rng.integers(0, 256, array.shape[1:], np.uint8)
+        holes = np.repeat(row, 2, 3)[..., ::2]
+        ways = row, np.asfortranarray(row), row[::-1], row.tolist(), row.astype(np.int64), holes
+        key = at % 9 if at % 7 else at % 9 - 9
+        array[key] = ways[at % len(ways)]
+        plain[key] = ways[at % len(ways)]
+        if at % 11 == 0:
+            array[at % 9, 1] = plain[at % 9, 1] = 7
+            assert array.nbytes_stored > 0  # which sees to all that was put off
+        np.testing.assert_array_equal(array.read(), plain)
+    check_store(array)
+
+
+@needs_kernels
+def test_rows_written_by_one_thread_after_another() -> None:
+    """zstd's contexts belong to threads, and a thread that is gone has taken its own along."""
+    pytest.importorskip("zstandard")
+    stream = Stacked(2, 1, (20, 20), "busy")
+    array = ca.CompressedArray((30, 2, 20, 20), np.uint8, item_ndim=2, codec="delta")
+    plain = np.zeros(array.shape, np.uint8)
+    steps = iter(enumerate(stream.steps(400)))
+
+    def write() -> None:
+        for at, step in itertools.islice(steps, 10):
+            array[at % 30] = plain[at % 30] = step.obs
+
+    for _ in range(40):
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+        np.testing.assert_array_equal(array.read(), plain)
+    check_store(array)
+
+
+@needs_kernels
+def test_rows_of_a_thread_that_uses_many_levels_of_zstd() -> None:
+    """A thread keeps a few contexts; one that has to make room must not be used any more."""
+    pytest.importorskip("zstandard")
+    stream = Stacked(2, 1, (20, 20), "busy")
+    array = ca.CompressedArray((30, 2, 20, 20), np.uint8, item_ndim=2, codec="delta")
+    plain = np.zeros(array.shape, np.uint8)
+    for at, step in enumerate(stream.steps(300)):
+        array[at % 30] = plain[at % 30] = step.obs
+        for level in (1, 5, 6, 7, 8):
+            ca.get_codec(f"zstd/{level}").encode(step.obs)
+    np.testing.assert_array_equal(array.read(), plain)
+    check_store(array)
+
+
+def test_a_snapshot_is_taken_anew_after_a_row() -> None:
+    array = ca.CompressedArray((8, 2, 300), np.uint8, item_ndim=1, codec="delta")
+    row = np.arange(600, dtype=np.uint16).astype(np.uint8).reshape(2, 300)
+    for at in range(40):
+        array[at % 8] = row + np.uint8(at)
+        copy = pickle.loads(pickle.dumps(array))
+        np.testing.assert_array_equal(copy.read(), array.read())

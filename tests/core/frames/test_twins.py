@@ -31,7 +31,7 @@ def written(native: bool, shape: tuple[int, ...], dtype: Any, item_ndim: int, co
         array = ca.zeros(shape, dtype, item_ndim=item_ndim, codec=codec)
         for key, value in writes:
             array.store.rest() if key is REST else array.__setitem__(key, value)
-        engine = array.store._get_engine()
+        engine = array.store.engine
     assert isinstance(engine, NativeEngine if native else TwinEngine)
     return array
 

@@ -22,9 +22,20 @@ def expected() -> np.ndarray[Any, Any]:
     return array
 
 
+def expected_rows() -> np.ndarray[Any, Any]:
+    """What the file of narrowed rows holds: streams of a few numbers, of both signs and several sizes."""
+    steps = np.arange(200 * 2 * 5).reshape(200, 2, 5)
+    return ((steps // 10 + 3) * (-1) ** (steps % 2) / 8 ** (steps % 5)).astype("<f4")
+
+
 if __name__ == "__main__":
     # Run where zstandard is not installed, so that every environment can load what this makes: delta uses it if it can.
     for codec in ("none", "rle", "gzip", "delta"):
         path = HERE / f"format-1-{codec}.ca"
         if not path.exists():
             ca.save(path, ca.compress(expected(), item_ndim=1, codec=codec))
+    path = HERE / "format-1-narrowed.ca"
+    if not path.exists():
+        rows = ca.compress(expected_rows(), item_ndim=1, codec="delta")
+        rows.store.rest()  # which narrows groups that are not full, too
+        ca.save(path, rows)

@@ -164,10 +164,11 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
     def __setitem__(self, key: Any, value: Any) -> None:
         if not self.flags.writeable:
             raise ValueError("assignment destination is read-only")
+        cells = self._cells
+        rows = None if cells is None else cells.row_writer  # for steps of a buffer, which should not wait for Python
+        if rows is not None and type(key) is int and type(value) is np.ndarray and rows.write(key, value):
+            return
         with self._table.store.epochs.writing:
-            if type(key) is int and type(value) is np.ndarray:  # a step of a buffer, which should not wait for Python
-                self.cells.write(key, value)
-                return
             if field_names(key):
                 items = self.read()
                 items[key] = cast_exactly(value, items[key].dtype)

@@ -18,7 +18,7 @@ from compressed_array._cast import as_value, cast_exactly
 from compressed_array._chunks import ranges
 from compressed_array._keys import SplitKey, scatter, split
 from compressed_array._lending import lend
-from compressed_array._store import UNWRITTEN, RecordNumbers, byte_rows
+from compressed_array._store import UNWRITTEN, RecordNumbers, byte_rows, exchange
 from compressed_array._table import Table
 
 Dense = npt.NDArray[Any]
@@ -35,6 +35,7 @@ class Cells:
         self.item_nbytes = prod(item_shape) * dtype.itemsize
         whole = numbers.ndim == 2 and numbers.shape == table.cells.shape and numbers.strides == table.cells.strides
         self._rows = table.numbers.reshape(numbers.shape) if whole else None
+        self.row_writer = None if self._rows is None else self.store.row_writer(self._rows, table.row_lanes)
 
     def split(self, key: Any) -> SplitKey | None:
         """The key taken apart for this grid."""
@@ -74,7 +75,7 @@ class Cells:
         # What a step of a buffer writes: one row of the whole table, of just the right type.
         rows, is_plain = self._rows, type(key) is int and type(value) is np.ndarray
         if rows is not None and is_plain and value.shape == self.shape[1:] and value.dtype == self.dtype:
-            self.store.overwrite(rows[key], value, self.table.row_lanes)
+            exchange(self.store, rows[key], self.store.write(value, self.table.row_lanes))
             return
         plan = self.split(key)
         if plan is None or plan.array_in_item:
@@ -110,7 +111,10 @@ class Cells:
         """Where in the table the cells of a key are, in C order."""
         target = self.numbers[(*plan.grid, ...)]
         if not plan.advanced_grid:
-            start, steps = self._offset(target), [step // target.itemsize for step in target.strides]
+            start = self._offset(target)
+            if target.flags.c_contiguous:
+                return np.arange(start, start + target.size).reshape(target.shape)
+            steps = [step // target.itemsize for step in target.strides]
             return np.asarray(start + steps_over(target.shape, steps))
         steps = [step // self.numbers.itemsize for step in self.numbers.strides]
         return np.asarray(self._offset(self.numbers) + applied(plan.grid, self.numbers.shape, steps))

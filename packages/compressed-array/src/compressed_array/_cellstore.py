@@ -25,7 +25,7 @@ from compressed_array._kernels import native
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import NATIVE_FROM, Payloads
 from compressed_array._recommend import choose
-from compressed_array._store import UNWRITTEN, Lanes, RecordNumbers, Records, byte_rows, exchange
+from compressed_array._store import UNWRITTEN, Lanes, RecordNumbers, Records, byte_rows
 from compressed_array.abc import Codec, decode_each, encode_each
 from compressed_array.errors import LossyWriteError
 from compressed_array.registry import get_codec
@@ -119,8 +119,8 @@ class CellStore:
             numbers[written] = self._write(records if written.all() else records[written])
         return numbers
 
-    def overwrite(self, cells: RecordNumbers, items: npt.NDArray[Any], lanes: Lanes) -> None:
-        exchange(self, cells, self.write(items, lanes))
+    def row_writer(self, rows: RecordNumbers, lanes: Lanes) -> None:
+        return None
 
     def _write(self, records: Records) -> RecordNumbers:
         self._settle()

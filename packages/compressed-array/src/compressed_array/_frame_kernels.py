@@ -15,6 +15,7 @@ from compressed_array._groups import (
     DEAD,
     FREE,
     FULL,
+    ITEMS,
     LISTED,
     MANY,
     PLAIN,
@@ -53,10 +54,28 @@ from compressed_array._native import (
     fetch_add,
     helper,
     jit,
+    numbers_at,
     words_at,
 )
 from compressed_array._table_kernels import groups_of, lane_at, layout_of, lists_of
-from compressed_array._tables import LANES, LIST_LENGTHS, LIVE_BYTES, REFERENCES, USED_BYTES
+from compressed_array._tables import (
+    CELLS_AT,
+    GEOMETRY_AT,
+    GEOMETRY_WORDS,
+    HOW,
+    LANE_COUNT,
+    LANES,
+    LANES_AT,
+    LIST_LENGTHS,
+    LIVE_BYTES,
+    MANY_FULL,
+    NUMBERS_AT,
+    REFERENCES,
+    STRIDE,
+    TABLES_AT,
+    USED_BYTES,
+    WRITER_TABLES,
+)
 
 INTEGER = numba.types.int64
 WORDS, NUMBERS = INTEGER[::1], numba.types.uint32[::1]
@@ -211,28 +230,26 @@ def write_items(
     return write_batch(source, stride, geometry, lane_of, tables, how, first, numbers)
 
 
-@jit(INTEGER(*BATCH, INTEGER, NUMBERS, NUMBERS))
-def overwrite_items(
-    source: Word,
-    stride: Word,
-    geometry: Any,
-    lane_of: Any,
-    tables: Any,
-    how: Any,
-    many: Word,
-    numbers: Any,
-    cells: Any,
-) -> Word:
-    """Write items and, if all are done and less than `many` groups are full, put their numbers into cells.
+@jit(INTEGER(WORDS, INTEGER, INTEGER))
+def overwrite_row(step: Any, source: Word, row: Word) -> Word:
+    """Write items and, if all are done and few groups are full, put their numbers into the cells of a row.
 
     Returns `PUT` or `PUT_AND_DIED`, or how many items are done if nothing has been put.
     """
+    count, tables = step[LANE_COUNT], words_at(step[TABLES_AT], np.int64(WRITER_TABLES))
+    geometry, lane_of = words_at(step[GEOMETRY_AT], step[GEOMETRY_WORDS]), words_at(step[LANES_AT], count)
+    numbers, cells = numbers_at(step[NUMBERS_AT], count), numbers_at(step[CELLS_AT] + 4 * count * row, count)
+    how = step[HOW], step[HOW + 1], step[HOW + 2], step[HOW + 3], step[HOW + 4]
+    zstd_and_scratch = step[HOW + 5], step[HOW + 6], step[HOW + 7], step[HOW + 8]
     groups, lists = groups_of(tables), lists_of(tables)
-    dead, counts, count = lists[1], lists[3], lane_of.shape[0]
+    dead, counts = lists[1], lists[3]
+    counts[ITEMS] += count
+    for i in range(count):
+        numbers[i] = 0
     if counts[DEAD] + 3 * count > LISTED:
         return np.int64(0)
-    done = write_batch(source, stride, geometry, lane_of, tables, how, np.int64(0), numbers)
-    if done < count or counts[FULL] >= many:
+    done = write_batch(source, step[STRIDE], geometry, lane_of, tables, how + zstd_and_scratch, np.int64(0), numbers)
+    if done < count or counts[FULL] >= step[MANY_FULL]:
         return done
     fetch_add(tables[LIST_LENGTHS], np.int64(0))  # readers must not see a number before what it stands for
     for i in range(count):

@@ -95,7 +95,8 @@ class NativeEngine:
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
         self._writer, self._reader = native("_frame_kernels"), native("_walk_kernels")
-        self._address_of = native("_native").address_of
+        self.address_of = native("_native").address_of
+        self.overwrite_row = self._writer.overwrite_row
         self._references: Words = np.empty(0, np.int64)
         self._tables: WriterTables | None = None
         self._of_thread = local()
@@ -110,16 +111,26 @@ class NativeEngine:
         done: int = self._writer.write_items(*self._batch(items, geometry, lane_of, tables), first, numbers)
         return done
 
-    def overwrite(
-        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, numbers: RecordNumbers, cells: RecordNumbers
-    ) -> int:
-        """Write items and, if nothing comes in between, put their numbers into cells.
+    def row_words(
+        self,
+        items: npt.NDArray[Any],
+        geometry: Geometry,
+        lane_of: Words,
+        numbers: RecordNumbers,
+        rows: RecordNumbers,
+    ) -> tuple[Words, Any]:
+        """What `overwrite_row` is told for rows that come as these items do, and what has to be kept for that."""
+        tables, address = self._writer_tables(), self.address_of
+        _, stride, words, _, _, how = self._batch(items, geometry, lane_of, tables)
+        places = address(words), len(words), address(lane_of), len(lane_of), address(numbers), address(rows)
+        told = stride, *places, self._frames.many_full, address(tables.words), *how
+        return np.array(told, np.int64), (tables, words, lane_of, numbers, rows, self._scratch)
 
-        Returns `PUT` or `PUT_AND_DIED`, or how many items are done if nothing has been put.
-        """
-        batch = self._batch(items, geometry, lane_of, self._writer_tables())
-        done: int = self._writer.overwrite_items(*batch, self._frames.many_full, numbers, cells)
-        return done
+    def compressor(self) -> tuple[int, int, int]:
+        """zstd's function, the calling thread's context and the level, to write records with; zeros for none."""
+        intra = self._frames.intra
+        is_used = intra is not None and self._frames.layout.frame_nbytes >= SMALL_FRAME
+        return intra.calls().compressor if is_used else (0, 0, 0)
 
     def _batch(
         self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, tables: WriterTables
@@ -128,11 +139,10 @@ class NativeEngine:
         needed = 3 * (size + (size >> 8) + ROOM)
         if len(self._scratch) != needed:  # a store that finds its items to be stacks needs less from then on
             self._scratch = np.empty(needed, np.uint8)
-            self._scratch_at = self._address_of(self._scratch)
-        zstd = (0, 0, 0) if frames.intra is None or size < SMALL_FRAME else frames.intra.calls().compressor
-        how = (frames.reference, frames.worth_zstd, frames.mode, frames.capacity, frames.layout_number, *zstd)
-        place = self._address_of(items), items.strides[0]
-        return *place, geometry.words, lane_of, tables.words, (*how, self._scratch_at)
+            self._scratch_at = self.address_of(self._scratch)
+        how = (frames.reference, frames.worth_zstd, frames.mode, frames.capacity, frames.layout_number)
+        place = self.address_of(items), items.strides[0]
+        return *place, geometry.words, lane_of, tables.words, (*how, *self.compressor(), self._scratch_at)
 
     def read(
         self,
@@ -195,7 +205,7 @@ class NativeEngine:
     def _writer_tables(self) -> WriterTables:
         references, tables = self._reference_addresses(), self._tables
         if tables is None or not tables.are_of(self._frames, references):
-            tables = self._tables = WriterTables(self._frames, references, self._address_of)
+            tables = self._tables = WriterTables(self._frames, references, self.address_of)
         return tables
 
     def _reader_tables(self, layouts: Words | None) -> ReaderTables:
@@ -204,13 +214,13 @@ class NativeEngine:
         words = frames.layout_words if layouts is None else layouts
         known: ReaderTables | None = getattr(self._of_thread, "tables", None)
         if known is None or not known.are_of(frames, words, references):
-            known = self._of_thread.tables = ReaderTables(frames, words, references, self._address_of)
+            known = self._of_thread.tables = ReaderTables(frames, words, references, self.address_of)
         return known
 
     def _reference_addresses(self) -> Words:
         # By a local name: readers do this, too, and may put back the addresses of fewer.
         known, references = self._references, self._frames.references
         if len(known) != len(references):
-            known = np.array([self._address_of(r) for r in references], np.int64)
+            known = np.array([self.address_of(r) for r in references], np.int64)
             self._references = known
         return known

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array import _changes
+from compressed_array import _changes, _narrowing
 from compressed_array._frame_twin import split_records
 from compressed_array._frames import MOST_REFERENCES, Frames
 from compressed_array._groups import (
@@ -23,6 +23,7 @@ from compressed_array._groups import (
     FREE,
     FROM_REFERENCE,
     KIND_BITS,
+    NARROW,
     PLAIN,
     RAW,
     RECORDS,
@@ -72,7 +73,7 @@ class Snapshot:
     dtype: np.dtype[Any]
     export: FrameExport
     groups: Numbers
-    version: int
+    version: tuple[int, int]
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         from compressed_array import _state  # which stands above the stores
@@ -156,7 +157,7 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
         and all(r.dtype == np.uint8 and r.ndim == 1 for r in export.references)
         and len({len(part) for part in (export.tag, export.size, export.before, export.count, export.layout_of)}) == 1
         and int(export.size.sum(dtype=np.uint64)) == len(export.data)
-        and bool(((export.tag >= RECORDS) & (export.tag < FIRST_CODEC + len(export.codecs))).all())
+        and bool(known_tags(export.tag, len(export.codecs)).all())
         and bool((export.layout_of < len(layouts)).all())
         and bool((export.before <= len(export.size)).all())
         and bool((export.count <= SLOTS).all())
@@ -171,13 +172,23 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
     ):
         data = export.data[end[group] - size : end[group]]
         frame_nbytes = layouts[of].frame_nbytes
-        if tag >= FIRST_CODEC:
+        if FIRST_CODEC <= tag < NARROW:
             codec = export.codecs[tag - FIRST_CODEC]
             if not 0 <= codec.content_size(data) <= count * (frame_nbytes + ROOM):
                 raise CorruptPayloadError(f"group {group} says that it unpacks to more than its frames take")
             data = np.frombuffer(codec.decode(data), np.uint8)
-        if not _fits(data, tag == PLAIN, count, frame_nbytes, lengths):
+        is_group = (
+            _narrowing.fits(data, count, frame_nbytes)
+            if tag == NARROW
+            else _fits(data, tag == PLAIN, count, frame_nbytes, lengths)
+        )
+        if not is_group:
             raise CorruptPayloadError(f"group {group} is not one of {count} frames of {frame_nbytes} bytes")
+
+
+def known_tags(tag: npt.NDArray[np.uint8], codecs: int) -> npt.NDArray[np.bool_]:
+    """Which tags are those of a group, where there are so many codecs."""
+    return np.asarray((tag >= RECORDS) & (tag < FIRST_CODEC + codecs) | (tag == NARROW))
 
 
 def _is_layout(layout: Layout, item_shape: tuple[int, ...], itemsize: int) -> bool:

@@ -18,6 +18,7 @@ from compressed_array._groups import (
     FULL,
     KIND_BITS,
     LISTED,
+    NARROW,
     PLAIN,
     RAW,
     RECORDS,
@@ -43,6 +44,7 @@ from compressed_array._lanes import (
     USED,
 )
 from compressed_array._layouts import Geometry, Layout
+from compressed_array._narrowing import widened
 from compressed_array._store import RecordNumbers, Records, byte_rows
 from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 
@@ -80,12 +82,6 @@ class TwinEngine:
             self.retain(words[LAST : LAST + 1].astype(np.uint32))
             numbers[i] = words[LAST]
         return len(items)
-
-    def overwrite(
-        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, numbers: RecordNumbers, cells: RecordNumbers
-    ) -> int:
-        """Write items in one call and put them into cells: here none, so that the store does it step by step."""
-        return 0
 
     def read(
         self,
@@ -201,6 +197,9 @@ class TwinEngine:
             rows = data[first * nbytes : (first + len(out)) * nbytes]
             out[...] = rows.reshape(out.shape)
             return
+        if where >> TAG_BITS == NARROW:
+            out[...] = widened(data, first, len(out), nbytes).reshape(out.shape)
+            return
         records = split_records(data, first + len(out))
         start = max(k for k in range(first + 1) if records[k][0] != SINCE_LAST)
         frame = np.empty(nbytes, np.uint8)
@@ -247,7 +246,7 @@ def group_bytes(frames: Frames, where: int) -> Bytes:
     """The records of a group, unpacked if a codec had packed them; if not, whatever is behind them as well."""
     start, tag = where & ADDRESS_MASK & OFFSET_MASK, where >> TAG_BITS
     data = frames.heap.segment((where & ADDRESS_MASK) >> OFFSET_BITS)[start:]
-    return data if tag < FIRST_CODEC else frames.codecs[tag - FIRST_CODEC].decode_part(data)
+    return frames.codecs[tag - FIRST_CODEC].decode_part(data) if FIRST_CODEC <= tag < NARROW else data
 
 
 def split_records(data: Bytes, count: int) -> list[tuple[int, Bytes]]:

@@ -24,11 +24,12 @@ from compressed_array._epochs import Epochs
 from compressed_array._frame_state import FrameExport, Snapshot
 from compressed_array._frame_twin import TwinEngine
 from compressed_array._frames import Frames
-from compressed_array._groups import DEAD, FULL, LISTED, MANY, PUT_AND_DIED, SLOTS
+from compressed_array._groups import DEAD, FULL, ITEMS, MANY, PUT_AND_DIED, SLOTS
 from compressed_array._heap import MAX_PAYLOAD
 from compressed_array._keeper import Keeper
 from compressed_array._lanes import ROOM
-from compressed_array._layouts import Geometry, Layout, strides_of
+from compressed_array._layouts import Geometry, Layout, stacks, strides_of
+from compressed_array._row_writer import RowWriter
 from compressed_array._stacks import StackFinder, given_layout
 from compressed_array._store import Lanes, RecordNumbers, Records, exchange
 from compressed_array._watch import Watch
@@ -47,13 +48,14 @@ class FrameStore:
         layout = given_layout(item_shape, dtype.itemsize, codec)
         self._frames = Frames(item_shape, dtype.itemsize, layout or Layout.unstacked(nbytes))
         self._is_given = layout is not None
-        self._finder = None if self._is_given else StackFinder(item_shape)
+        self._finder = None if self._is_given or not stacks(item_shape) else StackFinder(item_shape)
         self._watch = Watch(self._frames, self.epochs, codec)
         self._keeper = Keeper(self._frames, self.epochs, self._watch)
         self._engine: Any = None
         self._known_lanes: tuple[Lanes | None, Lanes | None] = None, None
         self._graveyard: deque[RecordNumbers] = deque()
         self._version = 0
+        self.changes = 0  # of anything but frames, their numbers and references
         self._snapshot: Callable[[], Snapshot | None] = lambda: None
 
     @property
@@ -77,11 +79,11 @@ class FrameStore:
             return int(frames.heap.nbytes + tables + shared)
 
     def read(self, numbers: RecordNumbers, out: Records) -> None:
-        self._get_engine().read(unchanging(numbers), out)
+        self.engine.read(unchanging(numbers), out)
 
     def read_pair(self, numbers: RecordNumbers, out: Records, others: RecordNumbers, other_out: Records) -> None:
         """Two reads in one, in which frames that both need are decoded once."""
-        self._get_engine().read(unchanging(numbers), out, unchanging(others), other_out)
+        self.engine.read(unchanging(numbers), out, unchanging(others), other_out)
 
     def write(self, items: npt.NDArray[Any], lanes: Lanes) -> RecordNumbers:
         self._settle()
@@ -93,7 +95,7 @@ class FrameStore:
         if lanes is not known and lanes is not other:  # two buffers write the same lanes at every step
             frames.lanes.grow(int(lanes.max()) + 1)
             self._known_lanes = lanes, known
-        self._watch.items += len(items)
+        frames.groups.counts[ITEMS] += len(items)
         self._look_for_stack(items, lanes)
         geometry = frames.geometry(strides_of(items))
         if geometry is None:
@@ -104,42 +106,45 @@ class FrameStore:
         self._write_on(items, geometry, lanes, 0, numbers)
         return numbers
 
-    def overwrite(self, cells: RecordNumbers, items: npt.NDArray[Any], lanes: Lanes) -> None:
-        geometry = self._known_geometry(items, lanes)
-        if geometry is None:
-            exchange(self, cells, self.write(items, lanes))
-            return
-        self._version += 1
-        self._watch.items += len(items)
-        numbers = np.zeros(len(items), np.uint32)
-        done = self._engine.overwrite(items, geometry, lanes, numbers, cells)
-        if done >= 0:
-            self._write_on(items, geometry, lanes, done, numbers)
-            exchange(self, cells, numbers)
-        elif done == PUT_AND_DIED:
-            self._keeper.bury_dead()
+    def row_writer(self, rows: RecordNumbers, lanes: Lanes) -> RowWriter:
+        return RowWriter(self, rows, lanes)
 
-    def _known_geometry(self, items: npt.NDArray[Any], lanes: Lanes) -> Geometry | None:
-        """The geometry of items that can be written at once: they come as the last did, and nothing else is due."""
+    def passes(self) -> bool:
+        """Whether nothing is due before items are written that come as the last did."""
+        return not self._graveyard and (self._finder is None or self._finder.passes())
+
+    def known_geometry(self, strides: tuple[int, ...], lanes: Lanes) -> Geometry | None:
+        """The geometry of items that can be written at once, since items like them were, and to these lanes."""
         known, other = self._known_lanes
-        if self._engine is None or self._graveyard or self._watch.lost_stack or not (lanes is known or lanes is other):
+        if self._watch.lost_stack or not (lanes is known or lanes is other):
             return None
-        if 3 * len(items) > LISTED:  # as many groups may die of one call as are counted by then
-            return None
-        if self._finder is not None and not self._finder.passes():
-            return None
-        geometry = self._frames.geometry(strides_of(items))
-        if geometry is None or geometry.strides != self._frames.lanes.strides:
-            return None
-        self.epochs.collect()
-        return geometry
+        geometry = self._frames.geometry(strides)
+        return geometry if geometry is not None and geometry.strides == self._frames.lanes.strides else None
+
+    def finish_row(
+        self,
+        items: npt.NDArray[Any],
+        geometry: Geometry,
+        lanes: Lanes,
+        done: int,
+        numbers: RecordNumbers,
+        cells: RecordNumbers,
+    ) -> None:
+        """Do what is left to do of a row: see to groups that died, or write the rest of the items and put them."""
+        self.changes += 1
+        if done == PUT_AND_DIED:
+            self._keeper.bury_dead()
+            return
+        self._write_on(items, geometry, lanes, done, numbers)
+        exchange(self, cells, numbers)
 
     def _write_on(
         self, items: npt.NDArray[Any], geometry: Geometry, lanes: Lanes, done: int, numbers: RecordNumbers
     ) -> None:
         """Write what is not done yet, and see to groups that are full; none of it, if that fails."""
         self._version += 1
-        engine = self._get_engine()
+        self.changes += 1
+        engine = self.engine
         try:
             while (done := engine.write(items, geometry, lanes, done, numbers)) < len(items):
                 self._keeper.provide(int(lanes[done]), engine)
@@ -151,13 +156,14 @@ class FrameStore:
 
     def retain(self, numbers: RecordNumbers) -> None:
         self._settle()  # a program that copies and never writes would keep every copy it dropped
-        self._get_engine().retain(np.ascontiguousarray(numbers))
+        self.engine.retain(np.ascontiguousarray(numbers))
 
     def release(self, numbers: RecordNumbers) -> None:
         self._version += 1
+        self.changes += 1
         numbers = np.ascontiguousarray(numbers)
         done = 0
-        while (done := self._get_engine().release(numbers, done)) < len(numbers):
+        while (done := self.engine.release(numbers, done)) < len(numbers):
             self._keeper.bury_dead()
         if self._frames.groups.counts[DEAD] >= MANY:
             self._keeper.bury_dead()
@@ -168,6 +174,7 @@ class FrameStore:
     def rest(self) -> None:
         with self.epochs.writing:
             self._settle(thoroughly=True)
+            self._keeper.narrow(self._keeper.open_groups())
             if self._watch.packing is not None:
                 self._keeper.pack(self._keeper.open_groups(), self._watch.packing.codec)
             self._keeper.let_lanes_go()
@@ -213,7 +220,7 @@ class FrameStore:
 
     def claim(self, numbers: RecordNumbers) -> None:
         """Take references to restored items."""
-        self._get_engine().retain(np.ascontiguousarray(numbers).reshape(-1))
+        self.engine.retain(np.ascontiguousarray(numbers).reshape(-1))
 
     def give_up_restored(self, groups: int) -> None:
         """Let go of restored groups that nobody has claimed, with the next write; for a finaliser, as `bury` is."""
@@ -231,16 +238,17 @@ class FrameStore:
         """All there is, for pickling: the same object as before if nothing has changed since."""
         with self.epochs.writing:
             self._settle(thoroughly=True)
-            taken = self._snapshot()
-            if taken is None or taken.version != self._version:
+            taken, version = self._snapshot(), (self._version, int(self._frames.groups.counts[ITEMS]))
+            if taken is None or taken.version != version:
                 groups = np.flatnonzero(self._frames.groups.table["references"]).astype(np.int64)
                 exported = _frame_state.export(self._frames, groups, self.codec_choice, self._finder is None)
-                taken = Snapshot(self.item_shape, self.dtype, exported, groups, self._version)
+                taken = Snapshot(self.item_shape, self.dtype, exported, groups, version)
                 self._snapshot = weakref.ref(taken)
             return taken
 
-    def _get_engine(self) -> Any:
-        # Kernels are compiled when the first item is written, not when the array is made.
+    @property
+    def engine(self) -> Any:
+        """What writes and reads. Kernels are compiled when the first item is written, not when the array is made."""
         if self._engine is None:
             native = _frame_native.is_usable(self._frames)
             self._engine = _frame_native.NativeEngine(self._frames) if native else TwinEngine(self._frames)
@@ -268,6 +276,7 @@ class FrameStore:
 
     def _settle(self, *, thoroughly: bool = False) -> None:
         """Do what finalisers have left to do; thoroughly, also what is due for groups but was put off."""
+        self.changes += 1
         while self._graveyard:
             self.release(self._graveyard.popleft())
         if thoroughly and self._engine is not None:  # nothing was ever written without one

@@ -17,9 +17,9 @@ SLOTS = 64
 MOST_GROUPS = 2**32 // SLOTS - 1
 TAG_BITS = 56
 ADDRESS_MASK = (1 << TAG_BITS) - 1
-# What a group's bytes are: records with a header each, frames as they are, or records that went through codec number
-# `tag - FIRST_CODEC` of the store. 0 is a group that is not in use.
-RECORDS, PLAIN, FIRST_CODEC = 1, 2, 3
+# What a group's bytes are: records with a header each, frames as they are, records that went through codec number
+# `tag - FIRST_CODEC` of the store, or frames narrowed. 0 is a group that is not in use.
+RECORDS, PLAIN, FIRST_CODEC, NARROW = 1, 2, 3, 64
 # What a record is: the changes since the frame before, the changes from a reference, a zstd frame, the frame itself.
 SINCE_LAST, FROM_REFERENCE, ZSTD, RAW = range(4)
 KIND_BITS = 2
@@ -34,8 +34,9 @@ Table = npt.NDArray[np.void]
 Words = npt.NDArray[np.int64]
 
 
-# What `Groups.counts` counts: groups to be had, groups nobody needs any more, groups that are full.
-FREE, DEAD, FULL = range(3)
+# What `Groups.counts` counts: groups to be had, groups nobody needs any more, groups that are full; and items that were
+# ever written.
+FREE, DEAD, FULL, ITEMS = range(4)
 LISTED = 256
 # What writing items and putting them into cells in one call says, if all of it was done.
 PUT, PUT_AND_DIED = -1, -2  # the latter if there are many dead groups now
@@ -50,7 +51,7 @@ class Groups:
 
     def __init__(self) -> None:
         self.table: Table = np.zeros(0, GROUP)
-        self.counts: Words = np.zeros(3, np.int64)
+        self.counts: Words = np.zeros(4, np.int64)
         self.free: Words = np.zeros(0, np.int64)
         self.dead: Words = np.zeros(LISTED, np.int64)
         self.full: Words = np.zeros(LISTED, np.int64)

@@ -1,7 +1,7 @@
 """`Keeper`: what becomes of groups once they are full or dead, and where lanes get memory for new ones.
 
-A full group is looked at, packed by a codec where there is one, and moved when little else lives where it is. A dead
-one is given back when no reader is left that may know it.
+A full group is looked at, packed by a codec where there is one, narrowed where its frames are small, and moved when
+little else lives where it is. A dead one is given back when no reader is left that may know it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy.typing as npt
 from compressed_array import _heap
 from compressed_array._epochs import Epochs
 from compressed_array._frame_twin import group_bytes
-from compressed_array._frames import Frames
-from compressed_array._groups import ADDRESS_MASK, FIRST_CODEC, FREE, PLAIN, TAG_BITS
+from compressed_array._frames import SMALL_FRAME, Frames
+from compressed_array._groups import ADDRESS_MASK, DEAD, FIRST_CODEC, FREE, FULL, MANY, NARROW, PLAIN, TAG_BITS
 from compressed_array._heap import OFFSET_BITS
 from compressed_array._lanes import BUFFER, CAPACITY, GROUP_OF, ROOM, SEGMENT, SIZE, USED
 from compressed_array._memory import return_free_memory
+from compressed_array._narrowing import narrow, word_of
 from compressed_array._payloads import Payloads
 from compressed_array._watch import Watch
 
@@ -37,17 +38,21 @@ class Keeper:
     def provide(self, lane: int, engine: Any) -> None:
         """See to it that the next item of a lane can be written."""
         frames = self._frames
-        self.bury_dead()
-        self.tend(engine)
+        # Lanes of small frames need memory often, and there is little to be had from tidying up.
+        is_small = frames.layout.frame_nbytes < SMALL_FRAME
+        if not is_small or frames.groups.counts[DEAD] >= MANY:
+            self.bury_dead()
+        if not is_small or frames.groups.counts[FULL] >= frames.many_full:
+            self.tend(engine)
         if not frames.groups.counts[FREE]:
             frames.groups.grow()
         words = frames.lanes.words[lane]
         most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
         if words[SIZE] - words[USED] < most:
             # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
-            # Groups that are packed do not stay here, so there a few pages will do.
-            if self._watch.packing is not None:
-                segment = frames.heap.reserve(most, most + _heap.SMALLEST_SEGMENT // 16, fresh=True)
+            # Groups that are packed or narrowed do not stay here, so there a few pages will do.
+            if is_small or self._watch.packing is not None:
+                segment = frames.heap.reserve(most, most + _heap.SMALLEST_SEGMENT // 16, fresh=not is_small)
             else:
                 wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
                 usual = min(max(wanted, most, _heap.SMALLEST_SEGMENT // 4), _heap.LARGEST_SEGMENT)
@@ -64,6 +69,7 @@ class Keeper:
         if not len(groups):
             return
         self._watch.seen(groups, engine)
+        self.narrow(groups)
         packing = self._watch.packing
         if packing is not None:
             self.pack(groups, packing.codec)
@@ -78,7 +84,8 @@ class Keeper:
         Anew, those that are smaller than unpacked, so that nothing is left that needs the codec they went through.
         """
         table = self._frames.groups.table
-        groups = groups[(table["where"][groups] >> TAG_BITS != PLAIN) & (table["references"][groups] > 0)]
+        tags = table["where"][groups] >> TAG_BITS
+        groups = groups[(tags != PLAIN) & (tags != NARROW) & (table["references"][groups] > 0)]
         if not len(groups):
             return 0
         entries = table[groups][["where", "size"]].tolist()
@@ -89,6 +96,22 @@ class Keeper:
             tag = (FIRST_CODEC + codec) << TAG_BITS
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
         return int(plain.size.sum())
+
+    def narrow(self, groups: Words) -> None:
+        """Write the rows of groups of small frames in fewer bits, where they get smaller by it."""
+        frames, nbytes = self._frames, self._frames.layout.frame_nbytes
+        if nbytes >= SMALL_FRAME or not len(groups):
+            return
+        entries = frames.groups.table[groups]
+        plain = (entries["where"] >> TAG_BITS == PLAIN) & (entries["references"] > 0)
+        plain &= (entries["layout"] == frames.layout_number) & (entries["count"] > 1)
+        groups, entries = groups[plain], entries[plain]
+        size = entries["size"].astype(np.int64)
+        rows = frames.heap.payloads(entries["where"] & ADDRESS_MASK, size)
+        payloads = narrow(rows, nbytes, word_of(frames.itemsize))
+        smaller = np.flatnonzero(payloads.size < size)
+        if len(smaller):
+            self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), NARROW << TAG_BITS))
 
     def _pack_anew(self, codec: int) -> None:
         """Put what earlier codecs packed through a new one, as far as a write can wait for that."""
@@ -109,7 +132,7 @@ class Keeper:
 
     def _unpacked(self, where: int, size: int) -> npt.NDArray[np.uint8]:
         data = group_bytes(self._frames, where)
-        return data[:size] if where >> TAG_BITS < FIRST_CODEC else data
+        return data if FIRST_CODEC <= where >> TAG_BITS < NARROW else data[:size]
 
     def _packed_by(self, codec: int) -> Words:
         return np.flatnonzero(self._frames.groups.table["where"] >> TAG_BITS == FIRST_CODEC + codec)

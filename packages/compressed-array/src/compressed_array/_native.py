@@ -53,7 +53,7 @@ def jit(signature: Any) -> Callable[[Kernel], Kernel]:
 def _sources() -> str:
     """A word that changes with any file of which something is compiled into a kernel."""
     here = Path(__file__).parent
-    constants = ("_changes.py", "_groups.py", "_heap.py", "_lanes.py", "_layouts.py", "_tables.py")
+    constants = ("_changes.py", "_groups.py", "_heap.py", "_lanes.py", "_layouts.py", "_narrowing.py", "_tables.py")
     patterns = ("_native.py", "_*_kernels.py", *constants, "codecs/_*.py")
     files = [file for pattern in patterns for file in sorted(here.glob(pattern))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
@@ -95,7 +95,7 @@ def _storer(bits: int) -> Kernel:
 
 
 load8, load16, load32, load64 = _loader(8), _loader(16), _loader(32), _loader(64)
-store8, store64 = _storer(8), _storer(64)
+store8, store32, store64 = _storer(8), _storer(32), _storer(64)
 
 
 def viewer(element: Any, nbytes: int) -> Kernel:
@@ -122,7 +122,7 @@ def viewer(element: Any, nbytes: int) -> Kernel:
     return view_at
 
 
-bytes_at, words_at = viewer(types.uint8, 1), viewer(types.int64, 8)
+bytes_at, numbers_at, words_at = viewer(types.uint8, 1), viewer(types.uint32, 4), viewer(types.int64, 8)
 
 
 @intrinsic
@@ -228,18 +228,22 @@ def _calling(result_bits: int, argument_bits: list[int]) -> Kernel:
     return codegen
 
 
-@jit([types.int64(types.Array(types.uint8, ndim, "A", readonly=True)) for ndim in range(1, 6)])
-def _address_of_bytes(array: Any) -> Word:
+_BYTE, _FLOAT, _DOUBLE = np.dtype(np.uint8), np.dtype(np.float32), np.dtype(np.float64)
+_ADDRESSED = [(types.uint8, ndim) for ndim in range(1, 6)] + [(types.float32, 2), (types.float64, 2)]
+
+
+@jit([types.int64(types.Array(element, ndim, "A", readonly=True)) for element, ndim in _ADDRESSED])
+def _address_of(array: Any) -> Word:
     return np.int64(array.ctypes.data)
-
-
-_BYTE = np.dtype(np.uint8)
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
     """Where an array's first byte lies. By a kernel, since to ask numpy takes as long as to write a short item."""
+    dtype = array.dtype
     try:
-        return int(_address_of_bytes(array if array.dtype is _BYTE else array.view(_BYTE)))
+        if dtype is _BYTE or ((dtype is _FLOAT or dtype is _DOUBLE) and array.ndim == 2):
+            return _address_of(array)  # type: ignore[no-any-return]  # numba has no types
+        return _address_of(array.view(_BYTE))  # type: ignore[no-any-return]  # numba has no types
     except (TypeError, ValueError):  # with more axes than are common, or with gaps between its elements
         return int(array.__array_interface__["data"][0])
 

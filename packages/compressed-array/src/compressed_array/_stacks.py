@@ -45,12 +45,10 @@ class StackFinder:
     @property
     def is_tired(self) -> bool:
         """Whether it has looked at enough pairs for now."""
-        return not self._tries or not self._signs
+        return not self._tries
 
     def passes(self) -> bool:
         """Whether the next items need not be looked at, which then counts as a look."""
-        if not self._signs:
-            return True
         passes = self.is_tired and (self._looks + 1) % ASK_AGAIN != 0
         self._looks += passes
         return passes

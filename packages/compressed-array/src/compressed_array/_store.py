@@ -21,6 +21,13 @@ UNWRITTEN = 0
 MOST_LANES = 256
 
 
+class WritesRows(Protocol):
+    """A faster way to `write` items, put their numbers into a row of cells, and `release` those that were there."""
+
+    def write(self, row: int, items: npt.NDArray[Any]) -> bool:
+        """Write items of the right shape and dtype, if they are such as this can write; says whether it did."""
+
+
 class Store(Protocol):
     """Records of `record_nbytes` bytes by number.
 
@@ -58,8 +65,8 @@ class Store(Protocol):
         each of them.
         """
 
-    def overwrite(self, cells: RecordNumbers, items: npt.NDArray[Any], lanes: Lanes) -> None:
-        """`write` as many items as there are cells, put their numbers there, and `release` those that were there."""
+    def row_writer(self, rows: RecordNumbers, lanes: Lanes) -> WritesRows | None:
+        """What may write to rows of a table of cells faster than item by item, one for each lane; None if nothing."""
 
     def retain(self, numbers: RecordNumbers) -> None:
         """Take one more reference for each occurrence of a number."""

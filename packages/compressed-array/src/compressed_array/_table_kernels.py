@@ -37,9 +37,9 @@ def layout_of(group: Any, tables: Any) -> Any:
 
 @helper
 def lists_of(tables: Any) -> Any:
-    """The lists of groups, free, dead and full, and how long each of them is."""
+    """The lists of groups, free, dead and full, and what is counted of them."""
     free, dead, full = tables[FREE_GROUPS], tables[DEAD_GROUPS], tables[FULL_GROUPS]
-    lengths = words_at(tables[LIST_LENGTHS], 3)
+    lengths = words_at(tables[LIST_LENGTHS], 4)
     return words_at(free, tables[GROUP_COUNT]), words_at(dead, LISTED), words_at(full, LISTED), lengths
 
 

@@ -19,6 +19,7 @@ from compressed_array._groups import (
     FIRST_CODEC,
     FROM_REFERENCE,
     KIND_BITS,
+    NARROW,
     PLAIN,
     RAW,
     SINCE_LAST,
@@ -27,6 +28,7 @@ from compressed_array._groups import (
 )
 from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
 from compressed_array._lanes import ROOM
+from compressed_array._narrow_kernels import widen_row
 from compressed_array._native import (
     Word,
     call_pair,
@@ -73,11 +75,17 @@ def place_of(address: Word, tables: Any) -> Word:
 
 
 @helper
+def is_rows(where: Word) -> Word:
+    """Whether a group's frames are found without those before them."""
+    return where >> TAG_BITS == PLAIN or where >> TAG_BITS == NARROW
+
+
+@helper
 def group_bytes(where: Word, tables: Any, unpacked: Word) -> Word:
     """Where a group's records begin, unpacked if a codec had packed them; 0 if that fails."""
     tag, address = where >> TAG_BITS, where & ADDRESS_MASK
     at = place_of(address, tables)
-    if tag < FIRST_CODEC:
+    if tag < FIRST_CODEC or tag == NARROW:
         return at
     # The frame knows its size. The table's may already be that of another place.
     packed = call_pair(tables[FRAME_SIZE], at, tables[UNPACKED])
@@ -100,12 +108,12 @@ def walk(
     depth, outer, inner = layout[0], layout[1], layout[2]
     frame_nbytes, frame = outer * inner, scratch
     where = group.where  # one load: a writer may be moving the group
-    plain = where >> TAG_BITS == PLAIN
+    plain, narrow = where >> TAG_BITS == PLAIN, where >> TAG_BITS == NARROW
     at = group_bytes(where, tables, scratch + frame_nbytes + ROOM)
     if at == 0:
         return False
     start, begin = np.int64(first), at
-    if not plain:
+    if not (plain or narrow):
         for k in range(first + 1):
             head, body = take_varint(at)
             if head & KIND_MASK != SINCE_LAST:
@@ -116,6 +124,8 @@ def walk(
         source = frame
         if plain:
             source = at + k * frame_nbytes
+        elif narrow:
+            widen_row(at, np.int64(k), frame_nbytes, frame)
         else:
             head, body = take_varint(at)
             kind, length = head & KIND_MASK, head >> KIND_BITS
@@ -192,6 +202,11 @@ def expect(number: Word, record: Word, groups: Any, tables: Any) -> None:
     if where >> TAG_BITS == PLAIN:
         at += (number - 1) % SLOTS * record  # in a group of single frames, and otherwise a wrong guess
         size = record
+    elif where >> TAG_BITS == NARROW:
+        row = at + (number - 1) % SLOTS * size // np.int64(group.count)  # about there, and its head in any case
+        for k in range(0, 2 * LINE, LINE):
+            prefetch(row + k)
+        size = min(size, np.int64(2 * LINE))
     for k in range(0, min(size, np.int64(NEAR)), LINE):
         prefetch(at + k)
 
@@ -210,7 +225,7 @@ def read_item(
     targets: Any,
 ) -> Word:
     """Read an item to `at`, and in a pair another to `other_at`; false if that fails."""
-    if number != 0 and other != 0 and groups[(number - 1) // SLOTS].where >> TAG_BITS != PLAIN:
+    if number != 0 and other != 0 and not is_rows(groups[(number - 1) // SLOTS].where):
         group = meet(number, other, ends, groups, tables)
         if group >= 0:
             targets[0], targets[2] = at, other_at
@@ -222,11 +237,15 @@ def read_item(
             for k in range(record):
                 store8(target + k, np.uint64(0))
             continue
-        # A frame that is an item and lies there as it is takes no walk; for one of some bytes, that is most of it.
+        # A frame that is an item and needs no other takes no walk; for one of some bytes, that is most of it.
         group, slot = last // SLOTS, last % SLOTS
         where = groups[group].where
-        if where >> TAG_BITS == PLAIN and layout_of(groups[group], tables)[0] == 1:
-            copy_bytes(target, place_of(where & ADDRESS_MASK, tables) + slot * record, record)
+        if is_rows(where) and layout_of(groups[group], tables)[0] == 1:
+            rows = place_of(where & ADDRESS_MASK, tables)
+            if where >> TAG_BITS == NARROW:
+                widen_row(rows, slot, record, target)
+            else:
+                copy_bytes(target, rows + slot * record, record)
             continue
         ends[0], targets[0], targets[2] = slot, target, 0
         if not walk_both(group, ends, targets, groups, tables):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from compressed_array._epochs import Epochs
 from compressed_array._frames import SMALL_FRAME, Bytes, Frames
-from compressed_array._groups import LISTED, MANY, SLOTS
+from compressed_array._groups import ITEMS, LISTED, SLOTS
 from compressed_array._lanes import DELTA, GROUP_OF, INTRA, ROOM, ROWS
 from compressed_array._memory import map_memory
 from compressed_array._packing import FEWEST_SAMPLES, MOST_SAMPLES, Packing
@@ -26,6 +26,7 @@ from compressed_array.registry import has_zstd
 
 FIRST_LOOK, LAST_INTERVAL = 128, 16384  # in frames
 MANY_FRAMES = 128  # in groups that are full: enough to do something about them
+ONE_IN, FEWEST_FULL = 64, 4  # of groups of small frames, one in so many, from so few up to as many
 SOON, MUCH = 1024, 2  # one looks early if so many frames take so many times as many bytes as usual
 SAMPLES, RECENT, CHOOSE_FROM = 33, 64, 128  # frames out of that many groups; the last frames
 CLEARLY, NEARLY = 0.9, 0.99
@@ -63,7 +64,8 @@ class Watch:
         self._usual = 0.0  # bytes a frame took before the last look
         self._lately = 0, 0  # frames, and their bytes, of which the next are not seen yet
         self._in_order, self._length = True, self._delta.level or FEWEST_FRAMES
-        self.items, self._new_frames, self._new_bytes, self.lost_stack = 0, 0, 0, False
+        self._new_frames, self._new_bytes, self.lost_stack = 0, 0, False
+        self._items_before = int(self._frames.groups.counts[ITEMS])
         self._frames.worth_zstd = self._frames.layout.frame_nbytes // 64
         self._write_as(DELTA)
 
@@ -110,9 +112,13 @@ class Watch:
         frames.mode = ROWS if is_small else mode
         longest = SLOTS if is_small else self._length
         frames.capacity = max(longest if self._in_order else 1, frames.layout.depth)
-        frames.many_full = MANY if is_small else -(-MANY_FRAMES // frames.capacity)
-        if frames.mode == ROWS and not is_small:
-            frames.many_full = min(4 * frames.many_full, LISTED // 2)  # little is done about frames left as they are
+        if is_small:
+            alive = int(np.count_nonzero(frames.groups.table["references"]))
+            frames.many_full = min(max(alive // ONE_IN, FEWEST_FULL), ONE_IN)
+        else:
+            few = -(-MANY_FRAMES // frames.capacity)
+            # Little is done about frames left as they are.
+            frames.many_full = min(4 * few, LISTED // 2) if frames.mode == ROWS else few
         most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
         frames.most_unpacked = max(frames.most_unpacked, most)
 
@@ -150,8 +156,9 @@ class Watch:
 
     def _see_stack(self) -> None:
         """Items of a stack bring a frame or two; if most of them bring all of theirs, they are none."""
-        new, items = self._new_frames, self.items
-        self._new_frames = self.items = 0
+        written = int(self._frames.groups.counts[ITEMS])
+        new, items = self._new_frames, written - self._items_before
+        self._new_frames, self._items_before = 0, written
         depth = self._frames.layout.depth
         self.lost_stack = depth >= SHORTEST_SURE_STACK and new > LOST_STACK * depth * items
 

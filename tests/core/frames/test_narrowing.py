@@ -1,0 +1,168 @@
+"""Rows of a few numbers: narrowed, found again bit for bit, and refused where they come from outside and do not fit."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import assert_same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from streams import check_store, pair
+
+import compressed_array as ca
+from compressed_array import _frame_state, _narrowing, _state
+from compressed_array._groups import NARROW, PLAIN, TAG_BITS
+from compressed_array._kernels import native
+from compressed_array._payloads import Payloads
+from compressed_array.errors import CorruptPayloadError
+
+ROWS = st.tuples(st.integers(1, 64), st.integers(1, 30))
+DTYPES = ["u1", "i2", "<f2", "<f4", ">f4", "<f8", "i8", "c8", "m8[s]", "?"]
+
+
+@st.composite
+def groups(draw: Any) -> tuple[np.ndarray, int]:
+    """Rows of words, some columns of which hardly change, and how long a word is."""
+    word = draw(st.sampled_from(_narrowing.WORD_SIZES))
+    count, columns = draw(ROWS)
+    values = hnp.arrays(f"u{word}", (count, columns), elements=st.integers(0, 256**word - 1))
+    rows = draw(values)
+    calm = draw(hnp.arrays(bool, columns))
+    rows[:, calm] = rows[0, calm] + rows[:, calm] % 8
+    return rows.view(np.uint8), word
+
+
+@settings(max_examples=200)
+@given(groups())
+def test_rows_come_back_by_both(group: tuple[np.ndarray, int]) -> None:
+    rows, word = group
+    count, nbytes = rows.shape
+    narrowed = _narrowing.narrowed(rows, word)
+    assert _narrowing.fits(narrowed, count, nbytes)
+    np.testing.assert_array_equal(_narrowing.widened(narrowed, 0, count, nbytes), rows)
+    kernels = native("_narrow_kernels")
+    if kernels is None:
+        return
+    padded = np.concatenate([rows.reshape(-1), np.zeros(8, np.uint8)])
+    twice = Payloads.in_one_buffer(padded, [0, 0], [rows.size, rows.size])
+    for native_group in map(_narrowing.narrow(twice, nbytes, word).__getitem__, range(2)):
+        np.testing.assert_array_equal(native_group, narrowed)
+    there = np.concatenate([narrowed, np.full(16, 0xAA, np.uint8)])
+    for row in range(count):
+        out = np.full(nbytes + 8, 0x55, np.uint8)
+        kernels.widen_at(there.ctypes.data, row, nbytes, out.ctypes.data)
+        np.testing.assert_array_equal(out[:nbytes], rows[row])
+        assert (out[nbytes:] == 0x55).all(), "wrote behind the row"
+
+
+def walk(steps: int, lanes: int = 3, width: int = 17, dtype: Any = np.float32) -> np.ndarray:
+    """Numbers that change as a body's do."""
+    rng = np.random.default_rng(0)
+    return (np.sin(np.arange(steps)[:, None, None] / 9 + rng.random((lanes, width)) * 6) * 3).astype(dtype)
+
+
+def tags(array: Any) -> set[int]:
+    with array.store.epochs.writing:
+        array.store._settle(thoroughly=True)
+        table = array.store._frames.groups.table
+        return set((table["where"][table["references"] > 0] >> TAG_BITS).tolist())
+
+
+@pytest.mark.parametrize("codec", ["delta", "auto"])
+def test_observations_of_a_body_take_less_than_they_are(codec: str) -> None:
+    stream = walk(3001)
+    obs, after = pair((3000, 3, 17), codec, 1, np.float32)
+    for t in range(3000):
+        obs[t], after[t] = stream[t], stream[t + 1]
+    assert NARROW in tags(obs)
+    assert_same(obs, stream[:-1])
+    assert_same(after, stream[1:])
+    both = ca.read_pair(obs, after, (np.arange(2999, -1, -7), np.arange(0, 3000, 7) % 3))
+    assert_same(both[0], stream[np.arange(2999, -1, -7), np.arange(0, 3000, 7) % 3])
+    assert_same(both[1], stream[np.arange(3000, 0, -7), np.arange(0, 3000, 7) % 3])
+    check_store(obs, after)
+    assert int(obs.store._frames.groups.table["size"].sum()) < 0.9 * obs.nbytes  # and after's are the same
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("depth", [1, 4])
+def test_a_ring_of_any_dtype_and_stacks(dtype: str, depth: int) -> None:
+    rng = np.random.default_rng(1)
+    width = 6
+    word = np.dtype(dtype).itemsize
+    frames = rng.integers(0, 256, (400, 2, width * word), np.uint8)
+    frames[:, :, word - 1 :: word] &= 3
+    if dtype == "?":
+        frames &= 1
+    stream = frames.view(dtype)
+    stacks = np.concatenate([stream[k : 397 + k] for k in range(depth)], axis=2)
+    plain = np.zeros((150, *stacks.shape[1:]), dtype)
+    array = ca.zeros(plain.shape, dtype, item_ndim=1, codec="delta")
+    for t, item in enumerate(stacks):
+        array[t % 150] = plain[t % 150] = item
+    assert NARROW in tags(array)
+    assert array.read().tobytes() == plain.tobytes()
+    check_store(array)
+
+
+def test_rows_that_nothing_shrinks_stay_as_they_are() -> None:
+    rows = np.random.default_rng(2).integers(0, 256, (1000, 60), np.uint8)
+    array = ca.compress(rows, item_ndim=1, codec="delta")
+    assert tags(array) == {PLAIN}
+    assert_same(array, rows)
+
+
+def test_a_rollout_at_rest_is_narrowed_whole() -> None:
+    stream = walk(40)
+    array = ca.compress(stream, item_ndim=1, codec="delta")
+    array.store.rest()
+    assert tags(array) == {NARROW}
+    assert_same(array, stream)
+    array[3] = stream[5]
+    stream[3] = stream[5]
+    assert_same(array, stream)
+
+
+def test_pickles_and_files(tmp_path: Path) -> None:
+    stream = walk(500)
+    array = ca.compress(stream, item_ndim=1, codec="auto")
+    assert NARROW in tags(array)
+    ca.save(tmp_path / "rows.ca", array)
+    for other in (pickle.loads(pickle.dumps(array)), ca.load(tmp_path / "rows.ca")):
+        assert_same(other, stream)
+        assert NARROW in tags(other)
+        other[0] = stream[1]
+        assert_same(other[0], stream[1])
+
+
+@pytest.mark.parametrize("place", ["word", "division", "size", "bits", "wide", "count"])
+def test_a_group_from_outside_that_does_not_fit_is_refused(place: str) -> None:
+    array = ca.compress(walk(200, lanes=1), item_ndim=1, codec="delta")
+    state = _state.take(array)
+    export = state.records
+    first = int(np.flatnonzero(export.tag == NARROW)[0])
+    start = int(export.size[:first].sum())
+    data = export.data.copy()
+    if place == "word":
+        data[start] = 3
+    elif place == "size":
+        data[start + 1] ^= 1
+    elif place == "bits":
+        data[start + 3 + 4] -= 8
+    elif place == "wide":
+        data[start + 3 + 4] = 200
+    elif place == "count":
+        data = np.insert(data, start + int(export.size[first]), 0)
+        export.size[first] += 1
+    else:
+        data[start] = 8  # words of eight bytes do not divide a row of 68
+    numbers = np.asarray(state.cells)
+    _frame_state.check(export, (17,), 4, numbers) if place != "count" else None
+    with pytest.raises(CorruptPayloadError):
+        _frame_state.check(replace(export, data=data), (17,), 4, numbers)
