@@ -18,6 +18,7 @@ from streams import check_store, pair
 import compressed_array as ca
 from compressed_array import _frame_state, _narrowing, _state
 from compressed_array._groups import NARROW, PLAIN, TAG_BITS
+from compressed_array._keeper import Keeper
 from compressed_array._kernels import native
 from compressed_array._payloads import Payloads
 from compressed_array.errors import CorruptPayloadError
@@ -118,6 +119,33 @@ def test_rows_that_nothing_shrinks_stay_as_they_are() -> None:
     assert_same(array, rows)
 
 
+def test_rows_that_nothing_shrinks_do_not_lie_in_many_small_segments() -> None:
+    array = ca.zeros((4000, 8, 130), np.uint8, item_ndim=1, codec="delta")
+    rows = np.random.default_rng(3).integers(0, 256, array.shape, np.uint8)
+    for at, row in enumerate(rows):
+        array[at] = row
+    assert_same(array, rows)
+    assert array.nbytes_stored < 1.15 * array.nbytes
+    assert len(array.store._frames.heap._buffers) < 100
+
+
+def test_an_interrupt_while_a_store_comes_to_rest_adds_nothing_to_groups_that_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = walk(60)
+    array = ca.zeros((60, 3, 17), np.float32, item_ndim=1, codec="delta")
+    for at in range(40):
+        array[at] = stream[at]
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "let_lanes_go", lambda keeper: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            array.store.rest()
+    for at in range(40, 60):
+        array[at] = stream[at]
+    assert_same(array, stream)
+    check_store(array)
+
+
 def test_a_rollout_at_rest_is_narrowed_whole() -> None:
     stream = walk(40)
     array = ca.compress(stream, item_ndim=1, codec="delta")
@@ -141,11 +169,13 @@ def test_pickles_and_files(tmp_path: Path) -> None:
         assert_same(other[0], stream[1])
 
 
-@pytest.mark.parametrize("place", ["word", "division", "size", "bits", "wide", "count"])
+@pytest.mark.parametrize("place", ["word", "division", "size", "bits", "wide", "long", "short", "count"])
 def test_a_group_from_outside_that_does_not_fit_is_refused(place: str) -> None:
     array = ca.compress(walk(200, lanes=1), item_ndim=1, codec="delta")
     state = _state.take(array)
     export = state.records
+    numbers = np.asarray(state.cells)
+    _frame_state.check(export, (17,), 4, numbers)
     first = int(np.flatnonzero(export.tag == NARROW)[0])
     start = int(export.size[:first].sum())
     data = export.data.copy()
@@ -157,12 +187,15 @@ def test_a_group_from_outside_that_does_not_fit_is_refused(place: str) -> None:
         data[start + 3 + 4] -= 8
     elif place == "wide":
         data[start + 3 + 4] = 200
-    elif place == "count":
+    elif place == "long":
         data = np.insert(data, start + int(export.size[first]), 0)
         export.size[first] += 1
+    elif place == "short":
+        data = np.delete(data, start + int(export.size[first]) - 1)
+        export.size[first] -= 1
+    elif place == "count":
+        export.count[first] -= 1
     else:
         data[start] = 8  # words of eight bytes do not divide a row of 68
-    numbers = np.asarray(state.cells)
-    _frame_state.check(export, (17,), 4, numbers) if place != "count" else None
     with pytest.raises(CorruptPayloadError):
         _frame_state.check(replace(export, data=data), (17,), 4, numbers)

@@ -18,7 +18,9 @@ import compressed_array as ca
 from compressed_array._groups import LISTED, PUT, PUT_AND_DIED
 from compressed_array._keeper import Keeper
 from compressed_array._kernels import has_numba, native
+from compressed_array._payloads import Payloads
 from compressed_array._row_writer import RowWriter
+from compressed_array.codecs import _foreign
 
 needs_kernels = pytest.mark.skipif(not has_numba(), reason="without kernels every row is written step by step")
 # Of so many lanes more groups could die in one call than there is room for in their list; and more than that has room.
@@ -250,8 +252,10 @@ def test_rows_of_a_thread_that_uses_many_levels_of_zstd() -> None:
     plain = np.zeros(array.shape, np.uint8)
     for at, step in enumerate(stream.steps(300)):
         array[at % 30] = plain[at % 30] = step.obs
+        in_use = array.store._frames.intra.level
         for level in (1, 5, 6, 7, 8):
-            ca.get_codec(f"zstd/{level}").encode(step.obs)
+            ca.get_codec(f"zstd/{level}").encode_parts(Payloads.from_parts([step.obs.reshape(-1)]))
+        assert in_use not in _foreign._contexts._compressors
     np.testing.assert_array_equal(array.read(), plain)
     check_store(array)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streams import FRAME_CODECS, Screens, Stacked, check_store
 
 import compressed_array as ca
-from compressed_array import _frame_native, _state
+from compressed_array import _frame_native, _stacks, _state
 from compressed_array._frame_native import NativeEngine
 from compressed_array._frame_twin import TwinEngine
 from compressed_array.codecs.delta import Delta
@@ -86,6 +86,16 @@ def test_a_stream_that_changes_its_nature(codec: str) -> None:
             stream.set_kind(["calm", "noise", "busy", "calm"][t // 300])
         writes.append((t % 700, stream.step().obs))
     compare((700, 1, 20, 20), np.uint8, 2, codec, writes)
+
+
+def test_a_stack_that_is_seen_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are looked at now and then are counted alike, by whichever way they are written."""
+    monkeypatch.setattr(_stacks, "ASK_AGAIN", 100)
+    noise = Screens(1, (2, 4, 20, 20), "noise")
+    writes: Writes = [(t % 70, noise.next()) for t in range(190)]
+    writes += ring(Stacked(2, 4, (1, 20, 20)), 300, 70)
+    array = compare((70, 2, 4, 20, 20), np.uint8, 3, "delta", writes)
+    assert array.store._frames.layout.depth == 4
 
 
 @pytest.mark.parametrize("codec", FRAME_CODECS)

@@ -27,7 +27,7 @@ from compressed_array._frames import Frames
 from compressed_array._groups import DEAD, FULL, ITEMS, MANY, PUT_AND_DIED, SLOTS
 from compressed_array._heap import MAX_PAYLOAD
 from compressed_array._keeper import Keeper
-from compressed_array._lanes import ROOM
+from compressed_array._lanes import CAPACITY, ROOM
 from compressed_array._layouts import Geometry, Layout, stacks, strides_of
 from compressed_array._row_writer import RowWriter
 from compressed_array._stacks import StackFinder, given_layout
@@ -55,7 +55,7 @@ class FrameStore:
         self._known_lanes: tuple[Lanes | None, Lanes | None] = None, None
         self._graveyard: deque[RecordNumbers] = deque()
         self._version = 0
-        self.changes = 0  # of anything but frames, their numbers and references
+        self.changes = 0  # counts whatever may change what a `RowWriter` has put together
         self._snapshot: Callable[[], Snapshot | None] = lambda: None
 
     @property
@@ -109,9 +109,14 @@ class FrameStore:
     def row_writer(self, rows: RecordNumbers, lanes: Lanes) -> RowWriter:
         return RowWriter(self, rows, lanes)
 
+    @property
+    def has_buried(self) -> bool:
+        """Whether finalisers have left something to do."""
+        return bool(self._graveyard)
+
     def passes(self) -> bool:
-        """Whether nothing is due before items are written that come as the last did."""
-        return not self._graveyard and (self._finder is None or self._finder.passes())
+        """Whether the next items need not be looked at for how they are stacked, which then counts as a look."""
+        return self._finder is None or self._finder.passes()
 
     def known_geometry(self, strides: tuple[int, ...], lanes: Lanes) -> Geometry | None:
         """The geometry of items that can be written at once, since items like them were, and to these lanes."""
@@ -131,8 +136,8 @@ class FrameStore:
         cells: RecordNumbers,
     ) -> None:
         """Do what is left to do of a row: see to groups that died, or write the rest of the items and put them."""
-        self.changes += 1
         if done == PUT_AND_DIED:
+            self.changes += 1
             self._keeper.bury_dead()
             return
         self._write_on(items, geometry, lanes, done, numbers)
@@ -174,6 +179,7 @@ class FrameStore:
     def rest(self) -> None:
         with self.epochs.writing:
             self._settle(thoroughly=True)
+            self._frames.lanes.words[:, CAPACITY] = 0  # first: nothing may be added to a group that has moved
             self._keeper.narrow(self._keeper.open_groups())
             if self._watch.packing is not None:
                 self._keeper.pack(self._keeper.open_groups(), self._watch.packing.codec)

@@ -1,7 +1,7 @@
 """`Keeper`: what becomes of groups once they are full or dead, and where lanes get memory for new ones.
 
-A full group is looked at, packed by a codec where there is one, narrowed where its frames are small, and moved when
-little else lives where it is. A dead one is given back when no reader is left that may know it.
+A full group is looked at, narrowed where its frames are small, else packed by a codec where there is one, and moved
+when little else lives where it is. A dead one is given back when no reader is left that may know it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Keeper:
 
     def __init__(self, frames: Frames, epochs: Epochs, watch: Watch) -> None:
         self._frames, self._epochs, self._watch = frames, epochs, watch
+        self._narrows = True  # whether rows got smaller by it, the last time
 
     def provide(self, lane: int, engine: Any) -> None:
         """See to it that the next item of a lane can be written."""
@@ -51,7 +52,8 @@ class Keeper:
         if words[SIZE] - words[USED] < most:
             # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
             # Groups that are packed or narrowed do not stay here, so there a few pages will do.
-            if is_small or self._watch.packing is not None:
+            leave = self._narrows and frames.capacity > 1 if is_small else self._watch.packing is not None
+            if leave:
                 segment = frames.heap.reserve(most, most + _heap.SMALLEST_SEGMENT // 16, fresh=not is_small)
             else:
                 wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
@@ -98,7 +100,7 @@ class Keeper:
         return int(plain.size.sum())
 
     def narrow(self, groups: Words) -> None:
-        """Write the rows of groups of small frames in fewer bits, where they get smaller by it."""
+        """Write the rows of groups of small frames, of the present layout, in fewer bits where that is smaller."""
         frames, nbytes = self._frames, self._frames.layout.frame_nbytes
         if nbytes >= SMALL_FRAME or not len(groups):
             return
@@ -106,15 +108,19 @@ class Keeper:
         plain = (entries["where"] >> TAG_BITS == PLAIN) & (entries["references"] > 0)
         plain &= (entries["layout"] == frames.layout_number) & (entries["count"] > 1)
         groups, entries = groups[plain], entries[plain]
+        if not len(groups):
+            return
         size = entries["size"].astype(np.int64)
         rows = frames.heap.payloads(entries["where"] & ADDRESS_MASK, size)
         payloads = narrow(rows, nbytes, word_of(frames.itemsize))
         smaller = np.flatnonzero(payloads.size < size)
+        self._narrows = 2 * len(smaller) > len(groups)
         if len(smaller):
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), NARROW << TAG_BITS))
 
     def _pack_anew(self, codec: int) -> None:
         """Put what earlier codecs packed through a new one, as far as a write can wait for that."""
+        self.bury_dead()  # or they would seem to need their dictionary
         left = MOST_PACKED_ANEW
         for earlier in range(codec):
             for group in self._packed_by(earlier):  # one by one, since all of them unpacked may take a lot of memory

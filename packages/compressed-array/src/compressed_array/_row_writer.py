@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RowWriter:
-    """Writes rows of one table of cells, an item for each lane."""
+    """Writes rows of one table of cells, an item for each lane, where there are not too many lanes."""
 
     def __init__(self, store: FrameStore, rows: RecordNumbers, lanes: Lanes) -> None:
         self._store, self._rows, self._lanes = store, rows, lanes
@@ -36,16 +36,18 @@ class RowWriter:
         if items.shape != self._shape or items.dtype != self._dtype or not 0 <= row < self._count:
             return False
         with store.epochs.writing:
-            if not store.passes():
+            if store.has_buried:
                 return False
             if (store.changes != self._changes or items.strides != self._strides) and not self._renew(items):
                 return False
             # zstd's context may be gone: it goes with its thread, or when that has used many others.
             if self._uses_zstd and self._engine.compressor() != self._compressor and not self._renew(items):
                 return False
+            if not store.passes():  # last, since it counts
+                return False
             done: int = self._overwrite(self._words, self._address_of(items), row)
             if done != PUT:
-                store.finish_row(items, self._geometry, self._lanes, done, self._numbers, self._rows[row])
+                store.finish_row(items, self._geometry, self._lanes, done, self._numbers.copy(), self._rows[row])
         return True
 
     def _renew(self, items: npt.NDArray[Any]) -> bool:
