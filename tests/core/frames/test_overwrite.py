@@ -185,10 +185,12 @@ def test_a_signals_handler_may_read_while_its_thread_reads() -> None:
     for row, items in enumerate(plain):
         array[row] = items
     handled: list[bool] = []
+    done = False
 
     def read(*_: Any) -> None:
         handled.append(np.array_equal(array.read((np.arange(64), 0)), plain[:, 0]))
-        signal.setitimer(signal.ITIMER_REAL, 2e-4)  # only now: without kernels, a read takes longer than that
+        if not done:  # or the last alarm would come when nobody handles it any more
+            signal.setitimer(signal.ITIMER_REAL, 2e-4)  # only now: without kernels, a read takes longer than that
 
     before = signal.signal(signal.SIGALRM, read)
     signal.setitimer(signal.ITIMER_REAL, 2e-4)
@@ -196,6 +198,7 @@ def test_a_signals_handler_may_read_while_its_thread_reads() -> None:
         for turn in range(20_000):
             np.testing.assert_array_equal(array.read([turn % 64]), plain[[turn % 64]])
     finally:
+        done = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert handled
