@@ -225,13 +225,17 @@ def test_rows_that_come_in_other_ways_each_time() -> None:
     check_store(array)
 
 
+def busy_ring() -> tuple[Stacked, Any, Any]:
+    """Frames that zstd's records are best for, an array for them, and its plain twin."""
+    array = ca.CompressedArray((30, 2, 20, 20), np.uint8, item_ndim=2, codec="delta")
+    return Stacked(2, 1, (20, 20), "busy"), array, np.zeros(array.shape, np.uint8)
+
+
 @needs_kernels
 def test_rows_written_by_one_thread_after_another() -> None:
     """zstd's contexts belong to threads, and a thread that is gone has taken its own along."""
     pytest.importorskip("zstandard")
-    stream = Stacked(2, 1, (20, 20), "busy")
-    array = ca.CompressedArray((30, 2, 20, 20), np.uint8, item_ndim=2, codec="delta")
-    plain = np.zeros(array.shape, np.uint8)
+    stream, array, plain = busy_ring()
     steps = iter(enumerate(stream.steps(400)))
 
     def write() -> None:
@@ -250,9 +254,7 @@ def test_rows_written_by_one_thread_after_another() -> None:
 def test_rows_of_a_thread_that_uses_many_levels_of_zstd() -> None:
     """A thread keeps a few contexts; one that has to make room must not be used any more."""
     pytest.importorskip("zstandard")
-    stream = Stacked(2, 1, (20, 20), "busy")
-    array = ca.CompressedArray((30, 2, 20, 20), np.uint8, item_ndim=2, codec="delta")
-    plain = np.zeros(array.shape, np.uint8)
+    stream, array, plain = busy_ring()
     for at, step in enumerate(stream.steps(300)):
         array[at % 30] = plain[at % 30] = step.obs
         in_use = array.store._frames.intra.level

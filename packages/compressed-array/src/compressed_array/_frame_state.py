@@ -157,7 +157,7 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
         and all(r.dtype == np.uint8 and r.ndim == 1 for r in export.references)
         and len({len(part) for part in (export.tag, export.size, export.before, export.count, export.layout_of)}) == 1
         and int(export.size.sum(dtype=np.uint64)) == len(export.data)
-        and bool(known_tags(export.tag, len(export.codecs)).all())
+        and bool(_known_tags(export.tag, len(export.codecs)).all())
         and bool((export.layout_of < len(layouts)).all())
         and bool((export.before <= len(export.size)).all())
         and bool((export.count <= SLOTS).all())
@@ -186,7 +186,7 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
             raise CorruptPayloadError(f"group {group} is not one of {count} frames of {frame_nbytes} bytes")
 
 
-def known_tags(tag: npt.NDArray[np.uint8], codecs: int) -> npt.NDArray[np.bool_]:
+def _known_tags(tag: npt.NDArray[np.uint8], codecs: int) -> npt.NDArray[np.bool_]:
     """Which tags are those of a group, where there are so many codecs."""
     return np.asarray((tag >= RECORDS) & (tag < FIRST_CODEC + codecs) | (tag == NARROW))
 
