@@ -49,3 +49,24 @@ def remember(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any
         lane = lanes[lane_of[i]]
         lane[IN_BATCH], lane[LAST] = source + i * stride, 1
     keep_last(lane_of, np.int64(0), np.int64(lane_of.shape[0]), np.int64(lanes.ctypes.data), geometry[RECORD])
+
+
+@jit(INTEGER(INTEGER, INTEGER, WORDS, WORDS, LANES, WORDS, INTEGER, INTEGER))
+def take_news(
+    source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any, new: Any, target: Word, room: Word
+) -> Word:
+    """All of it in one call: how many frames are new, laid out item by item; -1, and nothing done, if that is too many.
+
+    Items without any are those that their lanes remember.
+    """
+    total = count_news(source, stride, geometry, lane_of, lanes, new)
+    if total > room:
+        return np.int64(-1)
+    depth, at = geometry[DEPTH], target
+    for i in range(lane_of.shape[0]):
+        for index in range(depth - new[i], depth):
+            take_frame(source + i * stride, np.int64(index), geometry, at)
+            at += geometry[FRAME]
+    if total > 0:
+        remember(source, stride, geometry, lane_of, lanes)
+    return total

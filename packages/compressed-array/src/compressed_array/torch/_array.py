@@ -19,6 +19,7 @@ from compressed_array.torch._grid import Grid
 from compressed_array.torch._host import apart, available, copied, cpu, full_device
 from compressed_array.torch._host_items import INTEGERS, as_tensor
 from compressed_array.torch._methods import Method
+from compressed_array.torch._waiting import Cells
 
 # An item this small is not worth its entry in a table.
 SMALL = 64
@@ -61,13 +62,13 @@ class DeviceArray:
             warnings.warn("max_slot_bytes is deprecated; heap_bytes caps the heap, which needs none", stacklevel=2)
             heap_bytes = max_slot_bytes * prod(self.grid_shape) if heap_bytes is None else heap_bytes
         self._dense: torch.Tensor | None = None
-        self.cells = torch.zeros(self.grid_shape, dtype=torch.int32, device=self.device)
+        self._cells = Cells(torch.zeros(self.grid_shape, dtype=torch.int32, device=self.device))
         if store is None:
             method = Method(codec)
             small = prod(self.item_shape) * self.dtype.itemsize <= SMALL
             if method.is_dense or small:
                 self._dense = torch.zeros(self._shape, dtype=self._stored_dtype, device=self.device)
-                self.cells = self.cells.new_zeros(0)
+                self._cells.replace(self._cells.numbers.new_zeros(0))
             else:
                 store = DeviceStore(self.item_shape, self.dtype, method, self.device, heap_bytes)
         elif store.item_shape != self.item_shape or store.dtype != self.dtype or store.device != self.device:
@@ -77,7 +78,7 @@ class DeviceArray:
         self._store = store
         self._grid = Grid(self.grid_shape, self.ndim, self.device)
         if store is not None:
-            store.holders.add(self)
+            store.holders.add(self._cells)
 
     @property
     def shape(self) -> torch.Size:
@@ -93,6 +94,13 @@ class DeviceArray:
         return self._store
 
     @property
+    def cells(self) -> torch.Tensor:
+        """The numbers by which the store knows the items; 0 where there is none."""
+        if self._store is not None:
+            self._store.settle()
+        return self._cells.numbers
+
+    @property
     def codec(self) -> Any:
         """The codec that items are stored with."""
         return get_codec("none") if self._store is None else self._store.method.codec
@@ -105,7 +113,7 @@ class DeviceArray:
     @property
     def nbytes_stored(self) -> int:
         """The memory that this takes on the device, as its allocator counts it, with all that shares the store."""
-        return self.nbytes if self._store is None else self._store.nbytes + self.cells.numel() * self.cells.itemsize
+        return self.nbytes if self._store is None else self._store.nbytes + self._cells.numbers.nbytes
 
     def count_written(self) -> int:
         """How many items were written; waits for the device."""
@@ -147,8 +155,7 @@ class DeviceArray:
                 if not -self._shape[0] <= key < self._shape[0]:
                     raise IndexError(f"index {key} is out of range for an axis of {self._shape[0]}")
                 with self._store.lock:
-                    numbers = self._store.write(items, self._grid.row_lanes)  # which may give the array other cells
-                    self.cells[key].copy_(numbers)
+                    self._store.write_row(self._cells, key % self._shape[0], items, self._grid.row_lanes)
                 return
         host_grid, inside = self._grid.split(key)
         grid = self._grid.on_device(host_grid)
@@ -210,9 +217,9 @@ class DeviceArray:
             return
         with self._store.lock:
             self._store.restore(state["store"])
-            for holder in self._store.holders:
-                holder.cells = torch.zeros_like(holder.cells)
-            self.cells = held.to(self.device, copy=True)
+            for cells in self._store.holders:
+                cells.replace(torch.zeros_like(cells.numbers))
+            self._cells.replace(held.to(self.device, copy=True))
 
     def save(self, path: str | Path) -> None:
         """Write the array to a file."""
@@ -246,7 +253,7 @@ class DeviceArray:
             codec="none" if shared is None else "auto",
             store=shared,
         )
-        self.cells = state["cells"].to(device, copy=True)
+        self._cells.replace(state["cells"].to(device, copy=True))
         if state["dense"] is not None:
             self._dense = state["dense"].to(device, copy=True)
 
@@ -274,9 +281,9 @@ class DeviceArray:
             made._dense = held
             made._shape = tuple(held.shape)
         else:
-            made.cells = held
+            made._cells = Cells(held)
             made._shape = (*held.shape, *self.item_shape)
-            self._store.holders.add(made)
+            self._store.holders.add(made._cells)
         made.grid_shape = made._shape[: len(made._shape) - len(self.item_shape)]
         made._grid = Grid(made.grid_shape, made.ndim, self.device)
         return made

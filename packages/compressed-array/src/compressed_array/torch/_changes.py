@@ -51,15 +51,17 @@ class Changes(Sparse):
     def nbytes(self) -> int:
         return storage_nbytes(self._keys, self._lane_rows, self._nothing)
 
-    def stage(self, frames: torch.Tensor, lanes: int) -> int | None:
-        """Keep some frames as rows for now: many are coded in about the time of one. Says where; None if it is time."""
-        most = min(STAGED_BYTES // (self.width * WORD), KEY_EVERY * lanes)
-        if self.rows.heap_bytes is not None or len(frames) * 2 > most:
-            return None
-        return self.rows.stage([self.elements(frames)], most)
+    def stage_size(self, lanes: int) -> int:
+        """Frames are kept as rows: many are coded in about the time of one."""
+        return 0 if self.rows.heap_bytes is not None else min(STAGED_BYTES // (self.width * WORD), KEY_EVERY * lanes)
 
-    def is_stage_full(self, count: int) -> bool:
-        return self.rows.room_to_stage() < count
+    def room(self, lanes: int) -> int:
+        staged = self.rows.room_to_stage()
+        return self.stage_size(lanes) if staged is None else staged
+
+    def stage(self, frames: torch.Tensor, lanes: int) -> int | None:
+        most = self.stage_size(lanes)
+        return self.rows.stage([self.elements(frames)], most) if len(frames) <= most else None
 
     def staged(self) -> torch.Tensor:
         return self.bytes_of(self.rows.staged()[0])
@@ -139,17 +141,10 @@ class Changes(Sparse):
 
     def _differ(self, elements: torch.Tensor, lane: Ints, head: Ints, part: slice) -> torch.Tensor:
         """Where some frames differ from each base."""
-        lanes, here = len(self._has), elements[part]
-        in_turn = np.arange(len(lane)) % lanes
-        if len(here) == len(lane) and len(lane) % lanes == 0 and (lane == in_turn).all() and (head == in_turn).all():
-            # A frame of each lane in turn, as steps come: each is compared with the same bases.
-            steps = elements.view(-1, lanes, self.width)
-            bases = self._keys, steps[0], self._lane_rows, self._nothing
-            return torch.stack([(steps != base).view(elements.shape) for base in bases])
         at = on_device(lane[part], self.device)
         first = elements.index_select(0, on_device(head[part], self.device))
         bases = self._keys.index_select(0, at), first, self._lane_rows.index_select(0, at), self._nothing
-        return torch.stack([here != base for base in bases])
+        return torch.stack([elements[part] != base for base in bases])
 
     def _choose(self, count: Ints, lane: Ints, head: Ints) -> Ints:
         """What each frame is told from: of each stretch all from the lane's key or all from its head, if not alone."""

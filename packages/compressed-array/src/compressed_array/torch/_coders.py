@@ -20,7 +20,6 @@ Ints = npt.NDArray[np.int64]
 AT_ONCE = 4 * 1024 * 1024
 # Links to frames that are not in the batch: to the blank one, and to those that a lane knows.
 BLANK = 0
-MOST_KNOWN = 1024  # numbers, of a batch that is worth remembering
 LAST, LANE_ROW, LANE_KEY = range(3)
 PER_LANE = 3
 
@@ -64,11 +63,14 @@ class Coder(Protocol):
     def encode(self, batch: Batch) -> Coded:
         """Store frames. If that fails, nothing has changed that a reader or the next write would notice."""
 
-    def stage(self, frames: torch.Tensor, lanes: int) -> int | None:
-        """Keep frames for now, to be encoded with others later; says where, or None if they cannot wait."""
+    def stage_size(self, lanes: int) -> int:
+        """How many frames may be kept for now, to be encoded together; with so many lanes."""
 
-    def is_stage_full(self, count: int) -> bool:
-        """Whether there is no room for so many frames more."""
+    def room(self, lanes: int) -> int:
+        """How many more."""
+
+    def stage(self, frames: torch.Tensor, lanes: int) -> int | None:
+        """Keep frames for now; says where, or None if there is no room."""
 
     def staged(self) -> torch.Tensor:
         """All frames that were kept for now, in order."""
@@ -97,11 +99,14 @@ class Immediate:
     def nbytes(self) -> int:
         return 0
 
+    def stage_size(self, lanes: int) -> int:
+        return 0
+
+    def room(self, lanes: int) -> int:
+        return 0
+
     def stage(self, frames: torch.Tensor, lanes: int) -> int | None:
         return None
-
-    def is_stage_full(self, count: int) -> bool:
-        return False
 
     def staged(self) -> torch.Tensor:
         raise AssertionError("nothing is ever staged")
@@ -116,29 +121,6 @@ class Immediate:
 def on_device(numbers: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
     """Numbers of the host, on a device."""
     return torch.from_numpy(np.ascontiguousarray(numbers)).to(device, non_blocking=True)
-
-
-class Known:
-    """Numbers of the host that are asked for on a device again and again, which step after step mostly are the same."""
-
-    def __init__(self, device: torch.device, most: int = 32) -> None:
-        self._device, self._most = device, most
-        self._tensors: dict[bytes, torch.Tensor] = {}
-
-    @property
-    def tensors(self) -> list[torch.Tensor]:
-        return list(self._tensors.values())
-
-    def __call__(self, numbers: Ints) -> torch.Tensor:
-        if numbers.size > MOST_KNOWN:
-            return on_device(numbers.reshape(-1), self._device)
-        key = numbers.tobytes()
-        found = self._tensors.get(key)
-        if found is None:
-            if len(self._tensors) >= self._most:
-                self._tensors.clear()
-            found = self._tensors[key] = on_device(numbers.reshape(-1), self._device)
-        return found
 
 
 def starts_of(first: int, length: Ints) -> Ints:

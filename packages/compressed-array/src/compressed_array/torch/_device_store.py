@@ -25,8 +25,7 @@ from compressed_array.torch._methods import Method
 from compressed_array.torch._streams import DeviceLook, Streams
 from compressed_array.torch._sweep import Sweep
 from compressed_array.torch._undecided import Undecided
-
-MOST_STAGES = 64  # places of staged frames that are remembered
+from compressed_array.torch._waiting import Cells, WaitingSteps
 
 
 class DeviceStore:
@@ -44,11 +43,11 @@ class DeviceStore:
         self.device, self.heap_bytes = device, heap_bytes
         self.item_nbytes = prod(item_shape) * dtype.itemsize
         self.lock = threading.RLock()
-        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()  # what has `cells` with numbers of ours
+        self.holders: weakref.WeakSet[Cells] = weakref.WeakSet()  # what has numbers of ours
         self._table = FrameTable(device)
         self._due_at = 0  # when so many bytes have come, it is seen which frames are needed
+        self._waiting: WaitingSteps | None = None  # steps that the device has not been told of
         self._staged: list[tuple[Ints, torch.Tensor]] = []  # of frames that are rows for now: the lanes and numbers
-        self._stage_words: dict[tuple[int, int], torch.Tensor] = {}
         layout = method.layout(item_shape, dtype.itemsize)
         self._streams: Streams
         self._coder: Coder
@@ -62,7 +61,7 @@ class DeviceStore:
         if self._undecided is not None:
             return self._undecided.nbytes + self._table.nbytes
         heaps = sum(heap.nbytes for heap, _, _ in self._coder.heaps())
-        staged = storage_nbytes(*(numbers for _, numbers in self._staged), *self._stage_words.values())
+        staged = storage_nbytes(*(numbers for _, numbers in self._staged))
         return heaps + self._table.nbytes + self._streams.nbytes + self._coder.nbytes + staged
 
     @property
@@ -85,6 +84,7 @@ class DeviceStore:
 
     def write(self, items: torch.Tensor | Array, lanes: Ints) -> torch.Tensor:
         """Store items, one of each lane after the other; says their numbers."""
+        self.settle()
         if self._undecided is None:
             return self._write(self._streams.look(items, lanes), lanes)
         items, before = as_tensor(items), self._undecided.mark()
@@ -100,6 +100,35 @@ class DeviceStore:
                 self._undecided.go_back(before)
             raise
 
+    def write_row(self, cells: Cells, row: int, items: torch.Tensor | Array, lanes: Ints) -> None:
+        """Store a step, an item of each lane, for a row of an array; later and with others, if it can wait."""
+        step = self._wait(items, lanes)
+        if step is not None:
+            cells.waiting[row] = step
+        else:
+            numbers = self.write(items, lanes)  # which may replace the numbers of the cells
+            cells.numbers[row].copy_(numbers)
+
+    @apart
+    def settle(self) -> None:
+        """Store the steps that wait, and tell the arrays. The device is not asked for anything."""
+        with self.lock:
+            waiting = self._waiting
+            if waiting is None or not waiting.steps:
+                return
+            streams = self._streams
+            known, shape = streams.numbers, (waiting.steps, len(waiting.lanes))
+            try:
+                numbers = self._store(waiting, waiting.lanes_of_items, waiting.new())
+                for held in list(self.holders):
+                    held.fill(numbers.reshape(shape))
+            except BaseException:
+                # They wait on. What they follow is what lanes knew before.
+                self._unstage()
+                streams.numbers = known
+                raise
+            waiting.clear()
+
     @apart
     def rest(self) -> None:
         """Hold nothing but items until the next write, which may have to store more than it otherwise would."""
@@ -113,6 +142,7 @@ class DeviceStore:
     def sweep(self) -> None:
         """Find out which frames are needed, and give back what the others take, as far as that is possible."""
         with self.lock:
+            self.settle()
             if self._undecided is None:
                 try:
                     self._encode_staged()
@@ -138,7 +168,7 @@ class DeviceStore:
     @apart
     def restore(self, state: dict[str, Any]) -> None:
         with self.lock:
-            self._table, self._staged, self._due_at = FrameTable(self.device), [], 0
+            self._table, self._staged, self._waiting, self._due_at = FrameTable(self.device), [], None, 0
             if "undecided" in state:
                 first = state["undecided"]
                 self._undecided = Undecided(self.item_shape, self.dtype.itemsize, self.device)
@@ -174,10 +204,10 @@ class DeviceStore:
         lanes = first.lanes[1:]
         numbers = self._write(self._streams.look_on_host(items, lanes), lanes)
         numbers = torch.cat([numbers.new_zeros(1), numbers])
-        cells = [(holder, numbers[holder.cells.to(torch.int64)].to(holder.cells.dtype)) for holder in self.holders]
+        cells = [(held, numbers[held.numbers.to(torch.int64)].to(held.numbers.dtype)) for held in self.holders]
         self._undecided = None
-        for holder, renumbered in cells:
-            holder.cells = renumbered
+        for held, renumbered in cells:
+            held.replace(renumbered)
         return numbers
 
     def _write(self, look: HostLook | DeviceLook, lanes: Ints) -> torch.Tensor:
@@ -187,18 +217,41 @@ class DeviceStore:
             self._recover()
             raise
 
+    def _wait(self, items: torch.Tensor | Array, lanes: Ints) -> int | None:
+        """Keep a step, to be stored with others; says which it is until then, or None if it cannot wait."""
+        if self._undecided is not None or not self._streams.are_seen_on_host(items):
+            return None
+        for _ in range(2):
+            if self._waiting is None or self._waiting.lanes is not lanes:
+                self.settle()
+                self._streams.grow(int(lanes.max()) + 1)
+                size = self._coder.stage_size(self._streams.count)
+                if size < len(lanes):
+                    return None
+                self._waiting = self._streams.waiting(lanes, size)
+            step = self._waiting.add(items, self._coder.room(self._streams.count))
+            if step is not None:
+                return step
+            self.settle()
+            self._make_room()
+        return None
+
     def _recover(self) -> None:
         """Go on after a failure at whatever point: what lanes know, and where staged rows end, may be half changed."""
-        self._coder.unstage(but=sum(len(lane) for lane, _ in self._staged))
+        self._unstage()
         self._forget_lanes()
+
+    def _unstage(self) -> None:
+        """Forget rows that nobody was told of, and what lanes had."""
+        self._coder.unstage(but=sum(len(lane) for lane, _ in self._staged))
+        self._coder.rest()
 
     def _forget_lanes(self) -> None:
         """Take the next items for the first of their streams."""
-        self._streams = self._new_streams(self._streams.layout)
+        self._streams, self._waiting = self._new_streams(self._streams.layout), None
         self._coder.rest()
 
     def _store_new(self, look: HostLook | DeviceLook, lanes: Ints) -> torch.Tensor:
-        streams, table = self._streams, self._table
         new = look.new() if look.asks is None else None
         if new is not None or look.asks is not None:
             due = self._new_sweep() if self._is_due() else None
@@ -207,43 +260,47 @@ class DeviceStore:
             if due is not None:
                 self._finish(due, answers[len(asks) :])
             new = look.new(answers[0]) if asks else new
+        stages = len(self._staged)
+        numbers = self._store(look, lanes, new)
+        if len(self._staged) > stages and self._coder.room(self._streams.count) < len(self._staged[-1][0]):
+            self._encode_staged()
+        return numbers
+
+    def _store(self, look: HostLook | DeviceLook | WaitingSteps, lanes: Ints, new: Ints | None) -> torch.Tensor:
+        """Store what is new, if it is little as rows for now; says the numbers of all items."""
+        streams, table = self._streams, self._table
         if new is None:
-            last = streams.numbers[:, 0]
-            return last if streams.are_all(lanes) else last.index_select(0, on_device(lanes, self.device))
+            return streams.numbers[:, 0].index_select(0, on_device(lanes, self.device))
         news = streams.news(new, lanes)
         frames = look.frames(news.frames, self.device)
         batch, count = Batch(frames, news.lane, news.turn, streams.count), len(frames)
-        first = self._coder.stage(frames, streams.count)
+        is_little = look is self._waiting or 2 * count <= self._coder.stage_size(streams.count)
+        first = self._coder.stage(frames, streams.count) if is_little else None
         coded = None
         if first is None:
             coded = self._encode(batch)
-            own = on_device(np.column_stack([coded.start, coded.length, coded.row]), self.device)
+            own = np.column_stack([coded.start, coded.length, coded.row])
         else:
-            own = self._staged_at(first, count)
+            own = np.zeros((count, 3), np.int64)
+            own[:, 2] = np.arange(first, first + count)
         numbers = table.take(count)
-        if coded is None and news.is_step and streams.is_begun.all():
-            words, result = streams.take_step(numbers, own), numbers
-        else:
-            links, result = streams.take(batch, coded, news, lanes, numbers)
-            words = torch.cat([links, own if coded is not None else own[:, 1:]], 1)
-        table.words.index_copy_(0, numbers, words)
+        links, result = streams.take(batch, coded, news, lanes, numbers)
+        table.words.index_copy_(0, numbers, torch.cat([links, on_device(own, self.device)], 1))
         look.remember()
         if coded is None:
             self._staged.append((news.lane, numbers.clone()))
-            if self._coder.is_stage_full(count):
-                self._encode_staged()
         return result
 
-    def _staged_at(self, first: int, count: int) -> torch.Tensor:
-        """What the table says of frames that are rows for now, from their key on; mostly the same rows again."""
-        known = self._stage_words.get((first, count))
-        if known is None:
-            if len(self._stage_words) >= MOST_STAGES:
-                self._stage_words.clear()
-            own = np.zeros((count, 4), np.int64)
-            own[:, 3] = np.arange(first, first + count)
-            known = self._stage_words[first, count] = on_device(own, self.device)
-        return known
+    def _make_room(self) -> None:
+        """Encode what is staged, and see to it that frames which nobody needs do not become too many."""
+        try:
+            self._encode_staged()
+            if self._is_due():
+                due = self._new_sweep()
+                self._finish(due, fetch(*due.asks))
+        except BaseException:
+            self._recover()
+            raise
 
     def _encode(self, batch: Batch) -> Coded:
         try:
@@ -284,7 +341,7 @@ class DeviceStore:
     def _new_sweep(self) -> Sweep:
         if not self._staged:
             self._coder.unstage(for_good=True)  # so that all can be moved
-        items = [*(holder.cells for holder in self.holders), self._streams.numbers[:, 0]]
+        items = [*(held.numbers for held in self.holders), self._streams.numbers[:, 0]]
         others = [self._streams.numbers.reshape(-1), *(numbers for _, numbers in self._staged)]
         return Sweep(self._table, self._coder.heaps(), items, others, self._streams.layout.depth)
 

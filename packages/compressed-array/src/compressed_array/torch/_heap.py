@@ -116,9 +116,9 @@ class TorchHeap:
         self._staged += count
         return number << ROW_BITS | at
 
-    def room_to_stage(self) -> int:
-        """For how many rows more there is room on the stage."""
-        return 0 if self._stage is None else self._stage[2] - self._staged
+    def room_to_stage(self) -> int | None:
+        """For how many rows more there is room on the stage, if there is one."""
+        return None if self._stage is None else self._stage[2] - self._staged
 
     def staged(self) -> list[torch.Tensor]:
         """The rows that were staged, in order."""

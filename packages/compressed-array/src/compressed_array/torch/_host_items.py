@@ -42,6 +42,16 @@ class HostItems:
         self._lanes.arrange(found.strides)
         return HostLook(array, lanes, found, self._layout, self._lanes)
 
+    def forget(self) -> None:
+        """Take the next items for the first of their lanes."""
+        self._lanes.words[:, LAST] = 0
+
+    def are_begun(self, count: int) -> npt.NDArray[np.bool_]:
+        """Which of so many lanes have a last item."""
+        self._lanes.grow(count)
+        begun: npt.NDArray[np.bool_] = self._lanes.words[:count, LAST] != 0
+        return begun
+
     def last(self, count: int) -> npt.NDArray[np.uint8]:
         """The last items of so many lanes, in frames."""
         self._lanes.grow(count)
@@ -95,6 +105,24 @@ class HostLook:
             for k, (item, index) in enumerate(zip(*np.divmod(which, self._layout.depth), strict=True)):
                 taken[k] = self._divided(self._items[item : item + 1])[index]
         return torch.from_numpy(taken).to(device, non_blocking=True)
+
+    def take_news(self, new: Ints, taken: npt.NDArray[np.uint8], room: int) -> int:
+        """All of it at once: count into `new`, lay the frames out item by item, remember; says how many there are.
+
+        If there is no room for so many, it says -1, and nothing is done.
+        """
+        if self._kernels is not None:
+            target = native("_native").address_of(taken)
+            return int(self._kernels.take_news(*self._at, self._lanes, self._known.words, new, target, room))
+        found = self.new()
+        new[:] = 0 if found is None else found
+        total, depth = int(new.sum()), self._layout.depth
+        if total > room:
+            return -1
+        each = [np.arange(depth - count, depth) + item * depth for item, count in enumerate(new)]
+        taken[:total] = self.frames(np.concatenate(each), torch.device("cpu")).numpy()
+        self.remember()
+        return total
 
     def remember(self) -> None:
         """Take these items for the last of their lanes."""

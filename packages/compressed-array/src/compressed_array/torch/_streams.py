@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from compressed_array._layouts import Layout
-from compressed_array.torch._coders import LANE_KEY, LANE_ROW, LAST, PER_LANE, Batch, Coded, Ints, Known, on_device
+from compressed_array.torch._coders import LANE_KEY, LANE_ROW, LAST, PER_LANE, Batch, Coded, Ints, on_device
 from compressed_array.torch._host import storage_nbytes
 from compressed_array.torch._host_items import Array, HostItems, HostLook, as_tensor
+from compressed_array.torch._waiting import WaitingSteps
 
 # Of this many items all frames are compared with all at once, which takes two kernels instead of two for each shift.
 FEW_ITEMS = 64
 WIDEST = 8
+# Batches of so many items mostly have new frames at the same places as some before them, which are remembered.
+FEW_NEWS, MOST_NEWS = 256, 32
 
 
-class News(NamedTuple):
+@dataclass(eq=False)
+class News:
     """Frames of a batch of items that their lanes did not show before.
 
     `frames` says where these are, lane by lane, in a list of all frames of all items; `lane` and `turn` whose each is
@@ -29,7 +34,7 @@ class News(NamedTuple):
     lane: Ints
     turn: Ints
     last: Ints
-    is_step: bool = False  # one frame of each lane, in order
+    links: torch.Tensor | None = None  # what `Streams.take` looks up for frames that are rows for now
 
 
 class Streams:
@@ -41,15 +46,14 @@ class Streams:
         self.is_begun = np.zeros(0, bool)
         self._host = HostItems(layout, item_shape, itemsize)
         self.items: torch.Tensor | None = None  # on the device, once there were items from there
-        self._known, self._blank = Known(device), self.numbers.new_zeros(1)
-        # What is the same for every step, in which each lane gets an item with one new frame.
-        self._ordered: Ints | None = None
-        self._step: News | None = None
+        self._blank = self.numbers.new_zeros(1)
+        self._news: dict[tuple[bytes, bytes], News] = {}
 
     @property
     def nbytes(self) -> int:
-        items = [] if self.items is None else [self.items]
-        return storage_nbytes(*items, self.numbers, self._blank, *self._known.tensors)
+        links = (news.links for news in self._news.values())
+        parts = self.items, self.numbers, self._blank, *links
+        return storage_nbytes(*(part for part in parts if part is not None))
 
     @property
     def count(self) -> int:
@@ -73,38 +77,43 @@ class Streams:
             return frames.reshape(whole)
         return frames.reshape(n, layout.depth, layout.outer, layout.inner).transpose(1, 2).reshape(whole)
 
+    def are_seen_on_host(self, items: torch.Tensor | Array) -> bool:
+        """Whether it is seen there what is new in items: if they are there, and never were anywhere else."""
+        return self.items is None and is_on_host(items)
+
     def look(self, items: torch.Tensor | Array, lanes: Ints) -> HostLook | DeviceLook:
-        """See what is new in items: on the host, if they are there and never were anywhere else."""
-        if self.items is None and is_on_host(items):
+        """See what is new in items."""
+        if self.are_seen_on_host(items):
             return self.look_on_host(items, lanes)
         items = as_tensor(items)
-        if lanes is not self._ordered:
-            self.grow(int(lanes.max()) + 1)
+        self.grow(int(lanes.max()) + 1)
         if self.items is None:
+            self.is_begun = self._host.are_begun(self.count)
             self.items = torch.from_numpy(self._host.last(self.count)).to(self.device, non_blocking=True)
         return DeviceLook(self, self.divided(items.to(self.device, non_blocking=True)), lanes)
 
     def look_on_host(self, items: torch.Tensor | Array, lanes: Ints) -> HostLook:
         """See there what is new in items of the host."""
-        if lanes is not self._ordered:
-            self.grow(int(lanes.max()) + 1)
+        self.grow(int(lanes.max()) + 1)
         return self._host.look(items, lanes)
 
-    def are_all(self, lanes: Ints) -> bool:
-        """Whether these are all lanes, in order."""
-        if lanes is not self._ordered and np.array_equal(lanes, np.arange(self.count)):
-            self._ordered, self._step = lanes, None
-        return lanes is self._ordered
+    def waiting(self, lanes: Ints, frames: int) -> WaitingSteps:
+        """A place for steps from the host, with so many new frames."""
+        return WaitingSteps(self._host, lanes, self.layout.depth, self.layout.frame_nbytes, frames)
 
     def news(self, new: Ints, lanes: Ints) -> News:
         """What a batch has that is new, by how many frames of each item are."""
-        if (new == 1).all() and self.are_all(lanes):
-            if self._step is None:
-                self._step = self._news(new, lanes)._replace(is_step=True)
-            return self._step
-        return self._news(new, lanes)
+        if len(new) > FEW_NEWS:
+            return self._find_news(new, lanes)
+        key = new.tobytes(), lanes.tobytes()
+        found = self._news.get(key)
+        if found is None:
+            if len(self._news) >= MOST_NEWS:
+                self._news.clear()
+            found = self._news[key] = self._find_news(new, lanes)
+        return found
 
-    def _news(self, new: Ints, lanes: Ints) -> News:
+    def _find_news(self, new: Ints, lanes: Ints) -> News:
         depth, n = self.layout.depth, len(lanes)
         order = np.arange(n) if n < 2 or (lanes[1:] > lanes[:-1]).all() else np.argsort(lanes, kind="stable")
         by_lane, count = lanes[order], new[order]
@@ -126,20 +135,18 @@ class Streams:
 
         Without `coded`, frames are rows for now, and lanes do not know them yet.
         """
+        links = None if coded is not None else news.links
+        if links is None:
+            links = on_device(self._links(batch, coded, news, lanes), self.device)
+        if coded is None:
+            news.links = links
         known = torch.cat([self._blank, self.numbers.view(-1), numbers])
-        found = known.index_select(0, self._known(self._links(batch, coded, news, lanes)))
+        found = known.index_select(0, links)
         first = PER_LANE * len(batch.lane)
         second = first + len(lanes)
         self.numbers = found[second:].view(-1, PER_LANE)
         self.is_begun[lanes] = True
         return found[:first].view(-1, PER_LANE), found[first:second]
-
-    def take_step(self, numbers: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-        """The same for a step whose frames are rows for now: what the table has to say of them, with `own`."""
-        as_column = numbers.view(-1, 1)
-        words = torch.cat([self.numbers[:, :1], as_column, own], 1)
-        self.numbers = torch.cat([as_column, self.numbers[:, 1:]], 1)
-        return words
 
     def renumber(self, batch: Batch, coded: Coded, numbers: torch.Tensor) -> torch.Tensor:
         """Links of frames that were staged to their rows and keys, as numbers; lanes know them from now on."""
@@ -163,8 +170,10 @@ class Streams:
         return np.concatenate([np.column_stack([before, row_of, key]).reshape(-1), of_items, of_lanes.reshape(-1)])
 
     def state(self) -> dict[str, Any]:
-        items = torch.from_numpy(self._host.last(self.count)) if self.items is None else self.items
-        return {"items": items, "numbers": self.numbers, "begun": torch.from_numpy(self.is_begun)}
+        items, is_begun = self.items, self.is_begun
+        if items is None:
+            items, is_begun = torch.from_numpy(self._host.last(self.count)), self._host.are_begun(self.count)
+        return {"items": items, "numbers": self.numbers, "begun": torch.from_numpy(is_begun)}
 
     def restore(self, state: dict[str, Any]) -> None:
         # To the host, from where the next ones mostly come; from there they go to the device if those do not.
@@ -178,7 +187,7 @@ class Streams:
         if more > 0:
             self.numbers = torch.cat([self.numbers, self.numbers.new_zeros((more, PER_LANE))])
             self.is_begun = np.concatenate([self.is_begun, np.zeros(more, bool)])
-            self._ordered = self._step = None
+            self._news = {}  # whose links count lanes
             if self.items is not None:
                 self.items = torch.cat([self.items, self.items.new_zeros((more, *self.items.shape[1:]))])
 

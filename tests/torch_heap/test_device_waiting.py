@@ -1,0 +1,215 @@
+"""Steps that wait on the host until they are stored: nobody notices that they do, whatever else happens meanwhile."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from device_streams import Twins
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import Stacked
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from compressed_array.torch import DeviceArray, _changes, _frames, _heap, _host_items, _sparse, _streams, _waiting
+
+SHAPE = (4, 20, 20)
+
+
+def full(value: int, *lead: int) -> torch.Tensor:
+    return torch.full((*lead, *SHAPE), value, dtype=torch.uint8)
+
+
+class Workshop(Twins):
+    """All that may be done with two arrays on one store between their steps."""
+
+    def __init__(self, lanes: int) -> None:
+        super().__init__("delta", 25, Stacked(lanes, 4, (1, 20, 20), episode=9))
+        self.lanes = lanes
+        self.add(8)  # it is known how frames are stacked
+
+    def step(self, count: int) -> None:
+        self.add(count)
+
+    def step_and_change(self, value: int) -> None:
+        items = full(value, self.lanes).numpy()
+        self.arrays[0][self.at] = items
+        self.plains[0][self.at] = torch.from_numpy(items.copy())
+        items[:] += 1  # as an environment does that uses its memory again
+
+    def same_row_again(self, value: int) -> None:
+        row = value % self.rows
+        for written in (full(value, self.lanes), full(value + 1, self.lanes)):
+            self.arrays[1][row - self.rows] = written
+            self.plains[1][row] = written
+
+    def some_rows(self, value: int) -> None:
+        low = value % 20
+        self.arrays[0][low : low + 5] = full(value, 5, self.lanes)
+        self.plains[0][low : low + 5] = full(value, 5, self.lanes)
+
+    def read(self, _: int) -> None:
+        self.check()
+
+    def sweep(self, value: int) -> None:
+        self.store.rest() if value % 2 else self.store.sweep()
+
+    def travel(self, value: int) -> None:
+        if value % 2:
+            self.arrays = pickle.loads(pickle.dumps(self.arrays))
+        else:
+            self.arrays[0].load_state_dict(self.arrays[0].state_dict())
+            self.plains[1].zero_()
+
+    def other_grid(self, value: int) -> None:
+        """An array of the same items with more lanes; it does not live long."""
+        other = DeviceArray((5, self.lanes + 2, *SHAPE), item_ndim=3, store=self.store)
+        other[2] = full(value, self.lanes + 2)
+        if value % 3:
+            assert torch.equal(other[2], full(value, self.lanes + 2))
+
+    def apart(self, _: int) -> None:
+        swapped, plain = self.arrays[0].swapaxes(0, 1), self.plains[0].transpose(0, 1).clone()
+        self.add(2)
+        assert torch.equal(swapped[:], plain)
+
+    @property
+    def store(self) -> Any:
+        return self.arrays[0].store
+
+
+DEEDS = [name for name in vars(Workshop) if not name.startswith("_") and name != "store"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([1, 3]), st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(1, 40)), max_size=25))
+def test_arrays_hold_what_was_written(lanes: int, deeds: list[tuple[str, int]]) -> None:
+    work = Workshop(lanes)
+    for name, value in deeds:
+        getattr(work, name)(value)
+    work.check()
+    assert int(work.arrays[0].count_written()) == int((work.arrays[0].cells != 0).sum())
+
+
+class Operations(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_asks_nothing_of_the_device_until_there_are_some() -> None:
+    twins = Twins("delta", 60, Stacked(3, 4, (1, 20, 20), episode=100))
+    twins.add(10)
+    counts = []
+    for step in twins.stream.steps(4 * _changes.KEY_EVERY):
+        with Operations() as seen:
+            for array, items in zip(twins.arrays, step[:2], strict=True):
+                array[0] = items
+        counts.append(seen.count)
+    assert 0 < np.count_nonzero(counts) <= 5
+
+
+FAULTS = [
+    (_frames.FrameTable, "take"),
+    (_streams.Streams, "news"),
+    (_streams.Streams, "take"),
+    (_waiting.WaitingSteps, "new"),
+    (_waiting.WaitingSteps, "frames"),
+    (_waiting.WaitingSteps, "clear"),
+    (_waiting.Cells, "fill"),
+    (_heap.TorchHeap, "stage"),
+    (_changes.Changes, "encode"),
+    (_streams.Streams, "renumber"),
+    (_sparse.Sparse, "_append"),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[0].__name__}.{fault[1]}")
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("how", ["read", "sweep"])
+def test_what_waits_is_not_lost_when_storing_it_fails(fault: Any, when: str, how: str) -> None:
+    where, name = fault
+    real = getattr(where, name)
+    twins = Twins("delta", 30, Stacked(3, 4, (1, 20, 20), episode=9))
+    store = twins.arrays[0].store
+    twins.add(12)
+    for steps in (1, 2, 7, 15):
+        twins.add(steps)
+
+        def failing(*args: Any, **options: Any) -> Any:
+            if when == "after":
+                real(*args, **options)
+            raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(where, name, failing)
+            for _ in range(2):
+                try:
+                    twins.check() if how == "read" else store.sweep()
+                except KeyboardInterrupt:
+                    continue
+        twins.check()
+        twins.add(3)
+    twins.check()
+
+
+@pytest.mark.parametrize("after", ["host", "device"])
+def test_lanes_do_not_go_by_an_item_that_was_interrupted(after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    twins = Twins("delta", 30, Stacked(3, 4, (1, 20, 20), episode=9))
+    twins.add(12)
+    real = _host_items.HostLook.take_news
+    interrupted = full(77, 3)
+
+    def failing(*args: Any) -> Any:
+        real(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_host_items.HostLook, "take_news", failing)
+        with pytest.raises(KeyboardInterrupt):
+            twins.arrays[0][5] = interrupted
+    if after == "device":
+        monkeypatch.setattr(_streams, "is_on_host", lambda items: False)
+    twins.arrays[0][6] = twins.plains[0][6] = interrupted
+    twins.check()
+    twins.add(20)
+    twins.check()
+
+
+def test_an_array_that_is_gone_waits_for_nothing() -> None:
+    twins = Twins("delta", 30, Stacked(3, 4, (1, 20, 20), episode=9))
+    twins.add(12)
+    other = DeviceArray(twins.arrays[0].shape, item_ndim=3, store=twins.arrays[0].store)
+    other[3] = full(9, 3)
+    del other
+    gc.collect()
+    twins.add(2)
+    twins.check()
+    assert len(twins.arrays[0].store.holders) == 2
+
+
+@pytest.mark.parametrize("layout", [(1, 4), (3, 3)])
+def test_news_are_the_same_without_kernels(layout: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for is_native in (True, False):
+        if not is_native:
+            monkeypatch.setattr(_host_items, "native", lambda name: None)
+        twins = Twins("delta", 30, Stacked(layout[0], layout[1], (1, 20, 20), episode=9))
+        twins.add(14)
+        waiting = twins.arrays[0].store._waiting
+        which = np.flatnonzero(np.repeat(waiting.new() > 0, layout[1]))
+        which = which[which % layout[1] == layout[1] - 1]
+        found.append((waiting.steps, waiting.new(), waiting.frames(which, torch.device("cpu"))))
+        twins.check()
+    (steps, new, frames), (others, new_too, frames_too) = found
+    assert steps == others > 1
+    np.testing.assert_array_equal(new, new_too)
+    assert torch.equal(frames, frames_too)
