@@ -59,8 +59,8 @@ class OnDevice:
     def note_peak(self) -> None:
         """How much the heaps have taken of what they may: one and a half of what lives, and a segment."""
         store = self.buffer.observations.store
-        if store is not None and store._undecided is None:
-            heaps = [heap for heap, _, _ in store._coder.heaps()]
+        if store is not None and store.frames is not None:
+            heaps = [heap for heap, _, _ in store.frames.coder.heaps()]
             segments = sum(max((s.rows for s in h._segments if s), default=0) * h.row_nbytes for h in heaps)
             live = sum(heap.live_rows * heap.row_nbytes for heap in heaps)
             self.worst = max(self.worst, sum(heap.nbytes for heap in heaps) / (1.5 * live + segments))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streams import Stacked
 
 import compressed_array as ca
-from compressed_array.torch import DeviceArray, _changes, _device_store, _frames, _heap, _host_items, _sparse, _streams
+from compressed_array.torch import DeviceArray, _changes, _frames, _heap, _host_items, _sparse, _stored_frames, _streams
 
 
 def can_be_copied(dtype: Any) -> bool:
@@ -36,7 +36,7 @@ DTYPES = sorted({d for d in vars(torch).values() if isinstance(d, torch.dtype) a
 @pytest.mark.parametrize("source", ["host", "host without numba", "device"])
 def test_rings(codec: str, kind: str, shape: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if source == "device":  # where items are compared that come from there, even if it is the host
-        monkeypatch.setattr(_streams, "is_on_host", lambda items: False)
+        monkeypatch.setattr(_streams, "is_on_host", lambda items: isinstance(items, np.ndarray))
     elif source == "host without numba":
         monkeypatch.setattr(_host_items, "native", lambda module: None)
     streams = {
@@ -194,7 +194,7 @@ def test_frames_are_stored_once(codec: str) -> None:
     store = twins.arrays[0].store
     assert store is not None
     store.sweep()
-    assert store._table.in_use <= 2 * (200 + 8)  # a frame for each step, and a few where lanes begin
+    assert store.frames.table.in_use <= 2 * (200 + 8)  # a frame for each step, and a few where lanes begin
     assert store.nbytes < 1.5 * 2 * 208 * 1600 + 256 * 1024
 
 
@@ -261,7 +261,7 @@ FAULTS = [
     (_heap.TorchHeap, "append"),
     (_heap.TorchHeap, "stage"),
     (_heap.TorchHeap, "moved"),
-    (_device_store, "on_device"),
+    (_stored_frames, "on_device"),
 ]
 
 

@@ -54,15 +54,11 @@ def test_memory_never_exceeds_what_lives_by_much(codec: str, kind: str) -> None:
     for _ in range(60):
         twins.add(20)
         store = stored(twins)
-        taken = sum(heap.nbytes for heap, _, _ in store._coder.heaps())
-        segments = sum(
-            max((s.rows for s in heap._segments if s), default=0) * heap.row_nbytes
-            for heap, _, _ in store._coder.heaps()
-        )
-        found = store._new_sweep().asks[1::2]
-        live = sum(
-            int(rows.sum()) * heap.row_nbytes for (heap, _, _), rows in zip(store._coder.heaps(), found, strict=True)
-        )
+        theirs = [heap for heap, _, _ in store.frames.coder.heaps()]
+        taken = sum(heap.nbytes for heap in theirs)
+        segments = sum(max((s.rows for s in heap._segments if s), default=0) * heap.row_nbytes for heap in theirs)
+        found = store.frames._new_sweep().asks[1::2]
+        live = sum(int(rows.sum()) * heap.row_nbytes for heap, rows in zip(theirs, found, strict=True))
         peaks.append(taken)
         assert taken <= 1.5 * live + segments + 2 * heaps.SMALLEST_SEGMENT
     assert max(peaks[30:]) <= 1.6 * max(peaks[:30]) + heaps.SMALLEST_SEGMENT
@@ -123,7 +119,7 @@ def test_a_sweep_leaves_little_garbage() -> None:
     store = array.store
     assert store is not None
     store.sweep()
-    heaps_there = [heap for heap, _, _ in store._coder.heaps()]
+    heaps_there = [heap for heap, _, _ in store.frames.coder.heaps()]
     live = sum(heap.live_rows * heap.row_nbytes for heap in heaps_there)
     assert sum(heap.nbytes for heap in heaps_there) <= 1.5 * live
     assert torch.equal(array[:], plain)
@@ -175,7 +171,7 @@ def test_a_ring_goes_on_under_a_cap_that_holds_it(codec: str) -> None:
     """The predecessor's heap overwrote payloads when it was compacted in the middle of a write."""
     free = Twins(codec, 16, Stacked(2, 4, (1, 20, 20)))
     free.add(100)
-    cap = 4 * sum(heap.nbytes for heap, _, _ in stored(free)._coder.heaps())
+    cap = 4 * sum(heap.nbytes for heap, _, _ in stored(free).frames.coder.heaps())
     twins = Twins(codec, 16, Stacked(2, 4, (1, 20, 20)), heap_bytes=cap)
     for _ in range(100):
         twins.add(7)

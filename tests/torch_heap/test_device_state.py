@@ -88,7 +88,7 @@ def test_payloads_of_the_host_are_those_of_the_device() -> None:
     array = DeviceArray((80, 30, 30), torch.uint8, codec="gzip3")
     items = torch.from_numpy(np.random.default_rng(0).integers(0, 3, (80, 30, 30)).astype(np.uint8))
     array[...] = items  # enough to know that they are no stacks
-    coder, table = array.store._coder, array.store._table  # type: ignore[union-attr]
+    coder, table = array.store.frames.coder, array.store.frames.table  # type: ignore[union-attr]
     payloads = coder.payloads._segments[0].columns[0].numpy()
     for (_, _, _, start, length, _), item in zip(table.words[array.cells.long()].tolist(), items, strict=True):
         assert bytes(codec.decode(payloads[start : start + length])) == item.numpy().tobytes()

@@ -14,7 +14,7 @@ from streams import Stacked
 from compressed_array.codecs.delta import Delta
 from compressed_array.torch import DeviceArray
 from compressed_array.torch._changes import BASES, KEY_EVERY, Changes, heads
-from compressed_array.torch._device_store import DeviceStore
+from compressed_array.torch._stored_frames import StoredFrames
 from compressed_array.torch._streams import Streams
 from compressed_array.torch._waiting import WaitingSteps
 
@@ -30,13 +30,13 @@ def test_steps_that_wait_are_stored_as_others_are(
     monkeypatch.setattr(WaitingSteps, "add", lambda self, *given: waited.append(1) or add(self, *given))
     for is_quick in (True, False):
         if not is_quick:
-            monkeypatch.setattr(DeviceStore, "_wait", lambda *_: None)
+            monkeypatch.setattr(StoredFrames, "wait", lambda *_: None)
         twins = Twins("delta", 40, Stacked(lanes, depth, (1, 20, 20), kind, episode=37))
         twins.add(150)
         twins.check()
         store = twins.arrays[0].store
         store.sweep()
-        stored.append((store._table.taken, store.live_nbytes))
+        stored.append((store.frames.table.taken, store.live_nbytes))
         assert bool(waited) == is_quick
         waited.clear()
     (frames, live), (others, live_of_others) = stored
@@ -97,11 +97,11 @@ def test_lanes_know_their_last_items_after_a_journey() -> None:
     twins.add(30)
     twins.arrays = pickle.loads(pickle.dumps(twins.arrays))
     store = twins.arrays[0].store
-    assert store._streams.items is None, "they are compared on the host again"
-    taken = store._table.taken
+    assert store.frames.streams.items is None, "they are compared on the host again"
+    taken = store.frames.table.taken
     twins.add(10)
     twins.check()
-    assert store._table.taken - taken == 2 * 10, "a frame of each lane a step"
+    assert store.frames.table.taken - taken == 2 * 10, "a frame of each lane a step"
 
 
 @pytest.mark.parametrize("codec", ["auto", "delta", "rle"])

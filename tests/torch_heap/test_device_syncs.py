@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import compressed_array as ca
-from compressed_array.torch import DeviceArray, _changes, _device_store, _hosted, _sparse, _streams, _undecided
+from compressed_array.torch import DeviceArray, _changes, _hosted, _sparse, _stored_frames, _streams, _undecided
 
-USERS = {"fetch": (_changes, _device_store, _hosted, _sparse), "to_host": (_hosted, _undecided)}
+USERS = {"fetch": (_changes, _stored_frames, _hosted, _sparse), "to_host": (_hosted, _undecided)}
 CODECS = ["delta", "rle", "gzip3", *(["zstd-3"] if ca.has_zstd() else [])]
 # Operations whose result depends on data, so that a GPU has to be waited for.
 WAITING = (
@@ -83,7 +83,7 @@ class Dispatched(TorchDispatchMode):
 def come_from(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have items that come from a device looked at there, where that device is the host as well."""
     if source == "device":
-        monkeypatch.setattr(_streams, "is_on_host", lambda items: False)
+        monkeypatch.setattr(_streams, "is_on_host", lambda items: isinstance(items, np.ndarray))
 
 
 class OneDevice(TorchDispatchMode):

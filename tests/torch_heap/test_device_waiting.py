@@ -177,7 +177,7 @@ def test_lanes_do_not_go_by_an_item_that_was_interrupted(after: str, monkeypatch
         with pytest.raises(KeyboardInterrupt):
             twins.arrays[0][5] = interrupted
     if after == "device":
-        monkeypatch.setattr(_streams, "is_on_host", lambda items: False)
+        monkeypatch.setattr(_streams, "is_on_host", lambda items: isinstance(items, np.ndarray))
     twins.arrays[0][6] = twins.plains[0][6] = interrupted
     twins.check()
     twins.add(20)
@@ -204,7 +204,7 @@ def test_news_are_the_same_without_kernels(layout: tuple[int, int], monkeypatch:
             monkeypatch.setattr(_host_items, "native", lambda name: None)
         twins = Twins("delta", 30, Stacked(layout[0], layout[1], (1, 20, 20), episode=9))
         twins.add(14)
-        waiting = twins.arrays[0].store._waiting
+        waiting = twins.arrays[0].store.frames.waiting
         which = np.flatnonzero(np.repeat(waiting.new() > 0, layout[1]))
         which = which[which % layout[1] == layout[1] - 1]
         found.append((waiting.steps, waiting.new(), waiting.frames(which, torch.device("cpu"))))

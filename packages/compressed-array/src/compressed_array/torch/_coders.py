@@ -56,6 +56,8 @@ class Coded(NamedTuple):
 class Coder(Protocol):
     """How frames of one size are stored."""
 
+    device: torch.device
+
     @property
     def nbytes(self) -> int:
         """The memory that it holds besides its heaps."""

@@ -83,19 +83,14 @@ class Streams:
 
     def look(self, items: torch.Tensor | Array, lanes: Ints) -> HostLook | DeviceLook:
         """See what is new in items."""
-        if self.are_seen_on_host(items):
-            return self.look_on_host(items, lanes)
-        items = as_tensor(items)
         self.grow(int(lanes.max()) + 1)
+        if self.are_seen_on_host(items):
+            return self._host.look(items, lanes)
+        items = as_tensor(items)
         if self.items is None:
             self.is_begun = self._host.are_begun(self.count)
             self.items = torch.from_numpy(self._host.last(self.count)).to(self.device, non_blocking=True)
         return DeviceLook(self, self.divided(items.to(self.device, non_blocking=True)), lanes)
-
-    def look_on_host(self, items: torch.Tensor | Array, lanes: Ints) -> HostLook:
-        """See there what is new in items of the host."""
-        self.grow(int(lanes.max()) + 1)
-        return self._host.look(items, lanes)
 
     def waiting(self, lanes: Ints, frames: int) -> WaitingSteps:
         """A place for steps from the host, with so many new frames."""
