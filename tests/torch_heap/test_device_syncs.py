@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import compressed_array as ca
+from compressed_array.codecs.delta import Delta
 from compressed_array.torch import DeviceArray, _changes, _hosted, _sparse, _stored_frames, _streams, _undecided
 
 USERS = {"fetch": (_changes, _stored_frames, _hosted, _sparse), "to_host": (_hosted, _undecided)}
@@ -137,6 +138,25 @@ def test_a_batch_waits_twice_at_most(codec: str, batch: int, source: str, monkey
             operation()
         assert len(waits.fetched) <= 2
         assert not seen.waiting
+
+
+@pytest.mark.parametrize("source", ["host", "device"])
+def test_arrays_of_more_and_more_lanes_wait_twice_at_most(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    come_from(source, monkeypatch)
+    first, rng = (
+        DeviceArray((9, 1, 4, 16, 16), torch.uint8, item_ndim=3, codec=Delta(frame_width=1)),
+        np.random.default_rng(0),
+    )
+    arrays = [first, *(DeviceArray((9, n, 4, 16, 16), item_ndim=3, store=first.store) for n in (3, 17, 40))]
+    for array in arrays:
+        frames = rng.integers(0, 255, (60, array.shape[1], 16, 16)).astype(np.uint8)
+        for t in range(50):
+            items = torch.from_numpy(np.ascontiguousarray(frames[t : t + 4].swapaxes(0, 1)))
+            waits = Waits()
+            with patched(waits.counting):
+                array[t % 9] = items
+            assert len(waits.fetched) <= 2
+            assert t % 7 or torch.equal(array[t % 9], items)
 
 
 @pytest.mark.parametrize("codec", ["delta", "rle"])

@@ -56,8 +56,7 @@ class Changes(Sparse):
         return 0 if self.rows.heap_bytes is not None else min(STAGED_BYTES // (self.width * WORD), KEY_EVERY * lanes)
 
     def room(self, lanes: int) -> int:
-        staged = self.rows.room_to_stage()
-        return self.stage_size(lanes) if staged is None else staged
+        return self.rows.room_to_stage(self.stage_size(lanes))
 
     def stage(self, frames: torch.Tensor, lanes: int) -> int | None:
         most = self.stage_size(lanes)

@@ -100,6 +100,8 @@ class TorchHeap:
 
     def stage(self, columns: Sequence[torch.Tensor], most: int) -> int | None:
         """Put rows where there is room for `most`, until `clear_stage`; says the address, or None if there is none."""
+        if self._is_outgrown(most):
+            self.drop_stage()
         if self._stage is None:
             segment = self._with_room(most)
             self._stage, self._staged = (self._open, segment.used, most), 0
@@ -116,9 +118,9 @@ class TorchHeap:
         self._staged += count
         return number << ROW_BITS | at
 
-    def room_to_stage(self) -> int | None:
-        """For how many rows more there is room on the stage, if there is one."""
-        return None if self._stage is None else self._stage[2] - self._staged
+    def room_to_stage(self, most: int) -> int:
+        """How many rows more can be staged, if there may be so many in all."""
+        return most if self._stage is None or self._is_outgrown(most) else self._stage[2] - self._staged
 
     def staged(self) -> list[torch.Tensor]:
         """The rows that were staged, in order."""
@@ -252,6 +254,10 @@ class TorchHeap:
             elif number != self._open and 2 * segment.rows < self._usual_rows():
                 sparse.append(number)  # a segment too many to read from
         return sparse
+
+    def _is_outgrown(self, most: int) -> bool:
+        """Whether there is a stage that is too small, and nothing on it."""
+        return self._stage is not None and not self._staged and self._stage[2] < most
 
     def _is_stage(self, number: int) -> bool:
         return self._stage is not None and self._stage[0] == number

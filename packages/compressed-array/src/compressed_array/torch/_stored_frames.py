@@ -85,18 +85,21 @@ class StoredFrames:
             step = self.waiting.add(items, self.coder.room(self.streams.count))
             if step is not None:
                 return step
-            self.settle()
+            self._store_waiting(as_rows=bool(self._staged))
             self._make_room()
         return None
 
     def settle(self) -> None:
         """Store the steps that wait, and tell the holders. The device is not asked for anything."""
+        self._store_waiting(as_rows=True)
+
+    def _store_waiting(self, *, as_rows: bool) -> None:
         waiting, streams = self.waiting, self.streams
         if waiting is None or not waiting.steps:
             return
         known, shape = streams.numbers, (waiting.steps, len(waiting.lanes))
         try:
-            numbers = self._store(waiting, waiting.lanes_of_items, waiting.new())
+            numbers = self._store(waiting, waiting.lanes_of_items, waiting.new(), as_rows=as_rows)
             for held in list(self.holders):
                 held.fill(numbers.reshape(shape))
         except BaseException:
@@ -163,22 +166,23 @@ class StoredFrames:
             if due is not None:
                 self._finish(due, answers[len(asks) :])
             new = look.new(answers[0]) if asks else new
-        stages = len(self._staged)
-        numbers = self._store(look, lanes, new)
-        if len(self._staged) > stages and self.coder.room(self.streams.count) < len(self._staged[-1][0]):
+        count, known = 0 if new is None else int(new.sum()), self.streams.count
+        as_rows = 2 * count <= self.coder.stage_size(known)
+        if as_rows and self.coder.room(known) < count:
             self._encode_staged()
-        return numbers
+        return self._store(look, lanes, new, as_rows=as_rows)
 
-    def _store(self, look: HostLook | DeviceLook | WaitingSteps, lanes: Ints, new: Ints | None) -> torch.Tensor:
-        """Store what is new, if it is little as rows for now; says the numbers of all items."""
+    def _store(
+        self, look: HostLook | DeviceLook | WaitingSteps, lanes: Ints, new: Ints | None, *, as_rows: bool
+    ) -> torch.Tensor:
+        """Store what is new, as rows for now if there is room for them; says the numbers of all items."""
         streams, table = self.streams, self.table
         if new is None:
             return streams.numbers[:, 0].index_select(0, on_device(lanes, self.device))
         news = streams.news(new, lanes)
         frames = look.frames(news.frames, self.device)
         batch, count = Batch(frames, news.lane, news.turn, streams.count), len(frames)
-        is_little = look is self.waiting or 2 * count <= self.coder.stage_size(streams.count)
-        first = self.coder.stage(frames, streams.count) if is_little else None
+        first = self.coder.stage(frames, streams.count) if as_rows else None
         coded = None
         if first is None:
             coded = self._encode(batch)
