@@ -8,6 +8,7 @@ import sys
 import compressed_array as ca
 
 PUBLIC = [
+    "BusyStoreError",
     "Codec",
     "CodecLevelError",
     "CodecUnavailableError",

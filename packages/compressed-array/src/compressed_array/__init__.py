@@ -20,6 +20,7 @@ from compressed_array.abc import Codec as Codec
 from compressed_array.dtypes import find_buffer_dtypes as find_buffer_dtypes
 from compressed_array.dtypes import find_smallest_dtype as find_smallest_dtype
 from compressed_array.dtypes import init_jit as init_jit
+from compressed_array.errors import BusyStoreError as BusyStoreError
 from compressed_array.errors import CodecLevelError as CodecLevelError
 from compressed_array.errors import CodecUnavailableError as CodecUnavailableError
 from compressed_array.errors import CorruptFileError as CorruptFileError

@@ -14,8 +14,27 @@ import weakref
 from collections.abc import Callable
 
 import compressed_array._kernels  # noqa: F401 - registers its fork hook first: a writer takes our lock, then that one
+from compressed_array.errors import BusyStoreError
 
 Reclaim = Callable[[], None]
+
+
+class Turn:
+    """What a thread takes, with the lock that keeps others out, while a store is not to be seen or changed.
+
+    That lock lets the same thread in again. A signal's handler, which comes in the middle of anything, is refused.
+    """
+
+    def __init__(self) -> None:
+        self.is_taken = False
+
+    def __enter__(self) -> None:
+        if self.is_taken:
+            raise BusyStoreError
+        self.is_taken = True
+
+    def __exit__(self, *_: object) -> None:
+        self.is_taken = False
 
 
 class Reading:

@@ -52,5 +52,15 @@ class UnsupportedOperationError(TypeError):
     """Something a compressed array cannot do without lying about its memory; the message names the way that works."""
 
 
+class BusyStoreError(RuntimeError):
+    """A store that a thread was in the middle of using when a signal came, whose handler used it. That did nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a signal came while its thread was in the middle of using this store, so that its handler cannot: make a "
+            "note in the handler, and do it after the step"
+        )
+
+
 class HeapFullError(MemoryError):
     """A heap on a device that may take no more memory than `heap_bytes`. What was there before is still there."""

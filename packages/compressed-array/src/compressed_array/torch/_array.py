@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -94,11 +95,13 @@ class DeviceArray:
         return self._store
 
     @property
+    @apart
     def cells(self) -> torch.Tensor:
         """The numbers by which the store knows the items; 0 where there is none."""
-        if self._store is not None:
-            self._store.settle()
-        return self._cells.numbers
+        if self._store is None:
+            return self._cells.numbers
+        with self._store.lock, self._store.turn:
+            return self._store.settled(self._cells)
 
     @property
     def codec(self) -> Any:
@@ -137,8 +140,8 @@ class DeviceArray:
                 items = items.clone()  # not to show what is written later
         else:
             assert self._store is not None
-            with self._store.lock:
-                numbers = self.cells[grid]
+            with self._store.lock, self._store.turn:
+                numbers = self._store.settled(self._cells)[grid]
                 items = torch.empty((*numbers.shape, *self.item_shape), dtype=self.dtype, device=self.device)
                 if items.numel():
                     items = self._store.read(numbers.reshape(-1).to(torch.int64)).reshape(items.shape)
@@ -154,7 +157,7 @@ class DeviceArray:
             if items.shape == self._shape[1:] and (is_array or items.dtype == self.dtype) and 0 not in items.shape:
                 if not -self._shape[0] <= key < self._shape[0]:
                     raise IndexError(f"index {key} is out of range for an axis of {self._shape[0]}")
-                with self._store.lock:
+                with self._store.lock, self._store.turn:
                     self._store.write_row(self._cells, key % self._shape[0], items, self._grid.row_lanes)
                 return
         host_grid, inside = self._grid.split(key)
@@ -166,19 +169,19 @@ class DeviceArray:
             self._dense[grid] = items.view(self._stored_dtype).to(self.device)
             return
         assert self._store is not None
-        with self._store.lock:
-            target = self.cells[grid]
+        with self._store.lock, self._store.turn:
+            target = self._store.settled(self._cells)[grid]
             items = self._items(value, (*target.shape, *self.item_shape))
             if not items.numel():
                 return
             lanes = self._grid.lanes(host_grid, target.numel())
-            numbers = self._store.write(items.reshape(-1, *self.item_shape), lanes).to(self.cells.dtype)
-            stays = self._grid.last_of_each(host_grid)
+            numbers = self._store.write(items.reshape(-1, *self.item_shape), lanes).to(target.dtype)
+            cells, stays = self._cells.numbers, self._grid.last_of_each(host_grid)
             if stays is None:
-                self.cells[grid] = numbers.reshape(target.shape)
+                cells[grid] = numbers.reshape(target.shape)
             else:
                 positions, last = (on_device(part, self.device) for part in stays)
-                self.cells.view(-1)[positions] = numbers[last]
+                cells.view(-1)[positions] = numbers[last]
 
     def swapaxes(self, first: int, second: int) -> DeviceArray:
         """The same items in another order of two axes of the grid. It does not follow what is written to this one."""
@@ -200,8 +203,9 @@ class DeviceArray:
 
     def state_dict(self) -> dict[str, Any]:
         """All that the array holds, in tensors of its own."""
-        store = None if self._store is None else self._store.state()
-        state: dict[str, Any] = copied({"cells": self.cells, "dense": self._dense, "store": store})
+        with nullcontext() if self._store is None else self._store.lock:
+            store = None if self._store is None else self._store.state()
+            state: dict[str, Any] = copied({"cells": self.cells, "dense": self._dense, "store": store})
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -215,7 +219,7 @@ class DeviceArray:
         if self._store is None:
             self._dense = held.to(self.device, copy=True)
             return
-        with self._store.lock:
+        with self._store.lock, self._store.turn:
             self._store.restore(state["store"])
             for cells in self._store.holders:
                 cells.replace(torch.zeros_like(cells.numbers))

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from compressed_array._epochs import Turn
 from compressed_array._layouts import Layout
 from compressed_array.torch._coders import Ints
 from compressed_array.torch._host import apart, available, cpu
@@ -24,7 +25,10 @@ from compressed_array.torch._waiting import Cells
 
 
 class DeviceStore:
-    """Items of one shape and dtype, by number, for all arrays that stand on it."""
+    """Items of one shape and dtype, by number, for all arrays that stand on it.
+
+    Whoever reads takes `lock` and `turn` before numbers are fetched, and whoever writes.
+    """
 
     def __init__(
         self,
@@ -37,7 +41,7 @@ class DeviceStore:
         self.item_shape, self.dtype, self.method = item_shape, dtype, method
         self.device, self.heap_bytes = device, heap_bytes
         self.item_nbytes = prod(item_shape) * dtype.itemsize
-        self.lock = threading.RLock()
+        self.lock, self.turn = threading.RLock(), Turn()
         self.holders: Holders = weakref.WeakSet()  # what has numbers of ours
         layout = method.layout(item_shape, dtype.itemsize)
         self._items: StoredFrames | Undecided
@@ -60,9 +64,8 @@ class DeviceStore:
 
     def read(self, numbers: torch.Tensor) -> torch.Tensor:
         """Items, of their dtype, from a flat tensor of numbers."""
-        with self.lock:
-            data = self._items.read(numbers)
-            return data.contiguous().view(self.dtype).reshape(len(numbers), *self.item_shape)
+        data = self._items.read(numbers)
+        return data.contiguous().view(self.dtype).reshape(len(numbers), *self.item_shape)
 
     def write(self, items: torch.Tensor | Array, lanes: Ints) -> torch.Tensor:
         """Store items, one of each lane after the other; says their numbers."""
@@ -89,47 +92,45 @@ class DeviceStore:
             numbers = self.write(items, lanes)  # which may replace the numbers of the cells
             cells.numbers[row].copy_(numbers)
 
-    @apart
-    def settle(self) -> None:
-        """Store the steps that wait, and tell the arrays."""
-        with self.lock:
-            if self.frames is not None:
-                self.frames.settle()
+    def settled(self, cells: Cells) -> torch.Tensor:
+        """The numbers of cells, also of steps that wait, which are stored."""
+        if self.frames is not None:
+            self.frames.settle()
+        return cells.numbers
 
     @apart
     def rest(self) -> None:
         """Hold nothing but items until the next write, which may have to store more than it otherwise would."""
-        with self.lock:
+        with self.lock, self.turn:
             if self.frames is not None:
                 self.frames.rest()
 
     @apart
     def sweep(self) -> None:
         """Find out which frames are needed, and give back what the others take, as far as that is possible."""
-        with self.lock:
+        with self.lock, self.turn:
             if self.frames is not None:
                 self.frames.sweep()
 
     @apart
     def state(self) -> dict[str, Any]:
         """All that there is, in tensors and numbers."""
-        with self.lock:
+        with self.lock, self.turn:
             state = self._items.state()
             return {"undecided": state} if self.frames is None else state
 
     @apart
     def restore(self, state: dict[str, Any]) -> None:
         """Hold what another store of this kind did."""
-        with self.lock:
-            if "undecided" in state:
-                first = state["undecided"]
-                undecided = Undecided(self.item_shape, self.dtype.itemsize, self.device)
-                undecided.write(first["items"][1:].to(self.device), first["lanes"].cpu().numpy()[1:])
-                self._items = undecided
-            else:
-                frames = self._new_frames(Layout(*state["layout"]))
-                frames.restore(state)
-                self._items = frames
+        if "undecided" in state:
+            first = state["undecided"]
+            undecided = Undecided(self.item_shape, self.dtype.itemsize, self.device)
+            undecided.write(first["items"][1:].to(self.device), first["lanes"].cpu().numpy()[1:])
+            self._items = undecided
+        else:
+            frames = self._new_frames(Layout(*state["layout"]))
+            frames.restore(state)
+            self._items = frames
 
     def __getstate__(self) -> dict[str, Any]:
         kind = (self.item_shape, self.dtype, self.method, str(self.device), self.heap_bytes)
