@@ -1,48 +1,21 @@
-"""A signal's handler that uses an array comes at any point of what its own thread does with it.
-
-Python calls handlers between two lines, so a function that is called before a certain line is as good as one.
-"""
+"""A signal's handler that uses an array comes at any point of what its own thread does with it."""
 
 from __future__ import annotations
 
 import pickle
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from device_streams import Twins
+from interruptions import Interruption
 from streams import Stacked
 
 import compressed_array as ca
 
-SOURCES = str(Path(ca.__file__).parent)
-
-
-class Interruption:
-    """Calls `handler` before the nth line of the package that runs while this is entered."""
-
-    def __init__(self, nth: int, handler: Callable[[], None]) -> None:
-        self.left, self._handler = nth, handler
-
-    def __enter__(self) -> Interruption:
-        sys.settrace(self._trace)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-
-    def _trace(self, frame: Any, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(SOURCES):
-            return None
-        self.left -= event == "line"
-        if event == "line" and self.left == 0:
-            sys.settrace(None)
-            self._handler()
-        return self._trace
+POINTS = [*range(1, 100), *range(100, 4000, 7)]
 
 
 @pytest.mark.parametrize("codec", ["delta", "rle"])
@@ -66,7 +39,7 @@ def test_handlers_are_served_or_refused(codec: str, during: str, does: str) -> N
         except ca.BusyStoreError:
             outcomes["refused"] += 1
 
-    for nth in range(1, 4000):
+    for nth in POINTS:
         step, row = twins.stream.step(), twins.at % 19
         written = torch.from_numpy(step.obs)
         if during != "step":
@@ -90,3 +63,39 @@ def test_handlers_are_served_or_refused(codec: str, during: str, does: str) -> N
     assert torch.equal(array[:], plain)
     assert all(outcomes.values())
     assert np.count_nonzero(plain.numpy())
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("codec", ["delta", "rle"])
+@pytest.mark.parametrize("during", ["step", "rows", "read", "sweep", "state"])
+def test_an_interrupt_at_any_point_leaves_an_array_that_works(codec: str, during: str) -> None:
+    twins = Twins(codec, 20, Stacked(2, 4, (1, 12, 12), episode=7))
+    twins.add(13)
+    array, plain = twins.arrays[0], twins.plains[0]
+    deeds: dict[str, Callable[[], Any]] = {
+        "step": lambda: array.__setitem__(row, written),
+        "rows": lambda: array.__setitem__(slice(row, row + 1), written[None]),
+        "read": lambda: array[:],
+        "sweep": lambda: array.store.sweep(),
+        "state": lambda: array.state_dict(),
+    }
+    interrupted = 0
+    for nth in POINTS:
+        row, written = nth % 19, torch.from_numpy(twins.stream.step().obs)
+        try:
+            with Interruption(nth, interrupt) as interruption:
+                deeds[during]()
+        except KeyboardInterrupt:
+            interrupted += 1
+        got = array[row]
+        assert torch.equal(got, plain[row]) or torch.equal(got, written)
+        array[row] = plain[row] = torch.from_numpy(twins.stream.step().obs)
+        if nth % 5 == 0:
+            assert torch.equal(array[:], plain)
+        if interruption.left > 0 and nth > 150:
+            break
+    assert torch.equal(array[:], plain)
+    assert interrupted > 20

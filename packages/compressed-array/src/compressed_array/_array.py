@@ -168,7 +168,8 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
         rows = None if cells is None else cells.row_writer  # for steps of a buffer, which should not wait for Python
         if rows is not None and type(key) is int and type(value) is np.ndarray and rows.write(key, value):
             return
-        with self._table.store.epochs.writing:
+        epochs = self._table.store.epochs
+        with epochs.writing, epochs.turn:
             if field_names(key):
                 items = self.read()
                 items[key] = cast_exactly(value, items[key].dtype)

@@ -85,7 +85,7 @@ class CellStore:
     @property
     def nbytes(self) -> int:
         with self.epochs.writing:
-            self._settle()
+            self.epochs.turn.when_free(self._settle)
             tables = self._where.nbytes + self._size.nbytes + self._free.itemsize * len(self._free)
             if self._references is not None:
                 tables += self._references.nbytes
@@ -164,13 +164,13 @@ class CellStore:
         self._graveyard.append(numbers)
 
     def rest(self) -> None:
-        with self.epochs.writing:
+        with self.epochs.writing, self.epochs.turn:
             self._settle()
             self._heap.seal()
 
     def nbytes_of(self, numbers: RecordNumbers) -> int:
         with self.epochs.writing:
-            self._settle()
+            self.epochs.turn.when_free(self._settle)
             own = np.unique(numbers)
             own = own[own != UNWRITTEN]
             if len(own) == self._made - 1 - len(self._free):

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
+from types import FrameType
 
 import compressed_array._kernels  # noqa: F401 - registers its fork hook first: a writer takes our lock, then that one
 from compressed_array.errors import BusyStoreError
@@ -20,21 +23,41 @@ Reclaim = Callable[[], None]
 
 
 class Turn:
-    """What a thread takes, with the lock that keeps others out, while a store is not to be seen or changed.
+    """What a thread takes, with the lock that keeps others out, while a store is not to be changed by anybody else.
 
     That lock lets the same thread in again. A signal's handler, which comes in the middle of anything, is refused.
     """
 
     def __init__(self) -> None:
-        self.is_taken = False
+        # Whoever takes it, as long as that runs: an interrupt may come just before `__exit__` would give it back.
+        self._taken_by: FrameType | None = None
+        self.count = 0  # how often it was taken
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether whoever asks came in the middle of it."""
+        return self._taken_by is not None and self._is_running(sys._getframe(1))
 
     def __enter__(self) -> None:
-        if self.is_taken:
+        taker = sys._getframe(1)
+        if self._taken_by is not None and self._is_running(taker.f_back):
             raise BusyStoreError
-        self.is_taken = True
+        self.count += 1
+        self._taken_by = taker
 
     def __exit__(self, *_: object) -> None:
-        self.is_taken = False
+        self._taken_by = None
+
+    def when_free(self, do: Callable[[], None]) -> None:
+        """Do something that can as well be done later, if it is a signal's handler that asks for it."""
+        if not self.is_taken:
+            with self:
+                do()
+
+    def _is_running(self, frame: FrameType | None) -> bool:
+        while frame is not None and frame is not self._taken_by:
+            frame = frame.f_back
+        return frame is not None
 
 
 class Reading:
@@ -57,11 +80,12 @@ class Epochs:
 
     def __init__(self) -> None:
         self.serial = next(_serials)  # whoever needs the locks of several takes them in this order
-        self.writing = threading.RLock()
-        self._count = threading.Lock()
+        self.writing, self.turn = threading.RLock(), Turn()
+        self._count = threading.RLock()  # a signal's handler may read while it is held
         self._epoch = 0
         self._readers = [0, 0]
-        self._retired: tuple[list[Reclaim], list[Reclaim]] = ([], [])
+        self._retired: list[list[Reclaim]] = [[], []]
+        self._ready: deque[Reclaim] = deque()
         with _all_lock:
             _all_epochs.add(self)
 
@@ -87,25 +111,24 @@ class Epochs:
 
     def collect(self) -> None:
         """Reclaim what no reader can see any more. Only while `writing` is held."""
-        if not any(self._retired):
+        if not self._ready and not any(self._retired):
             return
-        ready: list[Reclaim] = []
         for _ in range(2):  # with no reader about, both generations are ready at once
             with self._count:
                 before = (self._epoch + 1) & 1
                 if self._readers[before] > 0:
                     break
-                ready += self._retired[before]
-                self._retired[before].clear()
+                ready, self._retired[before] = self._retired[before], []
                 self._epoch += 1
-        for reclaim in ready:
-            reclaim()
+                self._ready.extend(ready)
+        while self._ready:  # of which none is called twice, even if an interrupt comes in between
+            self._ready.popleft()()
 
     def _after_fork(self) -> None:
         # Readers of the parent's other threads do not exist in the child, so nobody would ever count them out.
-        self._count = threading.Lock()
+        self._count = threading.RLock()
         self._readers = [0, 0]
-        self.writing = threading.RLock()
+        self.writing, self.turn = threading.RLock(), Turn()
 
 
 _serials = itertools.count()

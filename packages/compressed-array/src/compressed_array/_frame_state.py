@@ -73,7 +73,7 @@ class Snapshot:
     dtype: np.dtype[Any]
     export: FrameExport
     groups: Numbers
-    version: tuple[int, int]
+    version: tuple[int, int, int]
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         from compressed_array import _state  # which stands above the stores

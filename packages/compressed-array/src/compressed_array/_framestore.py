@@ -13,6 +13,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -72,7 +73,7 @@ class FrameStore:
     @property
     def nbytes(self) -> int:
         with self.epochs.writing:
-            self._settle(thoroughly=True)
+            self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
             frames = self._frames
             tables = frames.groups.nbytes + frames.lanes.nbytes
             shared = sum(r.nbytes for r in frames.references[1:]) + sum(codec.nbytes for codec in frames.codecs)
@@ -177,8 +178,9 @@ class FrameStore:
         self._graveyard.append(numbers)
 
     def rest(self) -> None:
-        with self.epochs.writing:
+        with self.epochs.writing, self.epochs.turn:
             self._settle(thoroughly=True)
+            self._known_lanes = None, None
             self._frames.lanes.words[:, CAPACITY] = 0  # first: nothing may be added to a group that has moved
             self._keeper.narrow(self._keeper.open_groups())
             if self._watch.packing is not None:
@@ -186,11 +188,10 @@ class FrameStore:
             self._keeper.let_lanes_go()
             self._frames.lanes.vanish()
             self._frames.heap.seal()
-            self._known_lanes = None, None
 
     def nbytes_of(self, numbers: RecordNumbers) -> int:
         with self.epochs.writing:
-            self._settle(thoroughly=True)
+            self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
             needed = self._frames.needed(numbers)
             table, held = self._frames.groups.table, self._keeper.open_groups()
             by_lanes = len(held) + int((table["before"][held] > 0).sum())
@@ -200,7 +201,7 @@ class FrameStore:
             return int(table["size"][own].sum()) + table.itemsize * len(own)
 
     def export(self, numbers: RecordNumbers) -> tuple[FrameExport, RecordNumbers]:
-        self._settle(thoroughly=True)
+        self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
         groups = np.unique(self._frames.needed(numbers))
         exported = _frame_state.export(self._frames, groups, self.codec_choice, self._finder is None)
         return exported, _frame_state.renumbered(groups, numbers)
@@ -236,15 +237,17 @@ class FrameStore:
     def is_mostly(self, numbers: RecordNumbers) -> bool:
         """Whether these items need at least half of the groups that there are."""
         with self.epochs.writing:
-            self._settle()
+            self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
             alive = np.count_nonzero(self._frames.groups.table["references"])
             return bool(2 * len(np.unique(self._frames.needed(numbers))) >= alive)
 
     def snapshot(self) -> Snapshot:
         """All there is, for pickling: the same object as before if nothing has changed since."""
         with self.epochs.writing:
-            self._settle(thoroughly=True)
-            taken, version = self._snapshot(), (self._version, int(self._frames.groups.counts[ITEMS]))
+            self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
+            # In the middle of a change, by a signal's handler, it is good for that moment.
+            turn = self.epochs.turn.count if self.epochs.turn.is_taken else 0
+            taken, version = self._snapshot(), (self._version, int(self._frames.groups.counts[ITEMS]), turn)
             if taken is None or taken.version != version:
                 groups = np.flatnonzero(self._frames.groups.table["references"]).astype(np.int64)
                 exported = _frame_state.export(self._frames, groups, self.codec_choice, self._finder is None)

@@ -19,7 +19,7 @@ from compressed_array._frame_twin import group_bytes
 from compressed_array._frames import SMALL_FRAME, Frames
 from compressed_array._groups import ADDRESS_MASK, DEAD, FIRST_CODEC, FREE, FULL, MANY, NARROW, PLAIN, TAG_BITS
 from compressed_array._heap import OFFSET_BITS
-from compressed_array._lanes import BUFFER, CAPACITY, GROUP_OF, ROOM, SEGMENT, SIZE, USED
+from compressed_array._lanes import BUFFER, CAPACITY, GROUP_OF, LAST, ROOM, SEGMENT, SIZE, USED
 from compressed_array._memory import return_free_memory
 from compressed_array._narrowing import narrow, word_of
 from compressed_array._payloads import Payloads
@@ -155,11 +155,15 @@ class Keeper:
 
     def let_lanes_go(self) -> None:
         """Give up what the lanes hold, and where they write to. They have to start over."""
-        frames = self._frames
-        for group in self.open_groups().tolist():
+        frames, groups = self._frames, self.open_groups().tolist()
+        words = frames.lanes.words
+        segments = words[words[:, SIZE] > 0, SEGMENT].tolist()
+        # First, and all at once: what is given up twice because of an interrupt would be lost to others who need it.
+        words[:, [LAST, GROUP_OF, CAPACITY, SIZE]] = 0
+        for group in groups:
             self._let_go(int(frames.groups.table["before"][group]) - 1)
             self._let_go(group)
-        for segment in frames.lanes.words[frames.lanes.words[:, SIZE] > 0, SEGMENT].tolist():
+        for segment in segments:
             frames.heap.give_back(segment)
 
     def open_groups(self) -> Words:
@@ -184,9 +188,9 @@ class Keeper:
             self._epochs.collect()
 
     def _forget(self, groups: Words) -> None:
-        table = self._frames.groups.table
-        self._frames.heap.free(table["where"][groups] & ADDRESS_MASK, table["size"][groups].astype(np.int64))
-        self._frames.groups.forget(groups)
+        entries = self._frames.groups.table[groups]
+        self._frames.groups.forget(groups)  # first: what is free must not be found, moved and freed again
+        self._frames.heap.free(entries["where"] & ADDRESS_MASK, entries["size"].astype(np.int64))
 
     def _move_garbage(self, written: int, *, thoroughly: bool = False) -> None:
         """Rewrite sparse segments: about as many bytes as were just written, so that no write takes long."""

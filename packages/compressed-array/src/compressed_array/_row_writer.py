@@ -35,7 +35,7 @@ class RowWriter:
         store = self._store
         if items.shape != self._shape or items.dtype != self._dtype or not 0 <= row < self._count:
             return False
-        with store.epochs.writing:
+        with store.epochs.writing, store.epochs.turn:
             if store.has_buried:
                 return False
             if (store.changes != self._changes or items.strides != self._strides) and not self._renew(items):

@@ -34,18 +34,21 @@ class Changes(Sparse):
     A key, or a row, is made anew when frames have come to differ from the old one so much that a new one is paid for.
     """
 
+    _has: Bools
+    _key_is_blank: Bools
+
     def __init__(self, frame_nbytes: int, device: torch.device, heap_bytes: int | None) -> None:
         super().__init__(frame_nbytes, WORD, device, heap_bytes)
         self.rest()
 
     def rest(self) -> None:
-        # What the key of each lane shows, and its row.
-        self._nothing = torch.zeros((1, self.width), dtype=self.element, device=self.device)
-        self._keys = self._lane_rows = self._nothing[:0]
-        self._has: Bools = np.zeros((0, 2), bool)  # a key, a row
-        self._key_is_blank: Bools = np.zeros(0, bool)  # the key builds on nothing
-        # Of keys since the last row: the fewest changes, and how many came on top.
-        self._least, self._excess = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        nothing = torch.zeros((1, self.width), dtype=self.element, device=self.device)
+        has, is_blank, counts = np.zeros((0, 2), bool), np.zeros(0, bool), np.zeros(0, np.int64)
+        # At once, for the sake of interrupts: what the key of each lane shows, and its row; which of the two it has;
+        # whether the key builds on nothing; of keys since the last row the fewest changes, and how many came on top.
+        self._nothing, self._keys, self._lane_rows = nothing, nothing[:0], nothing[:0]
+        self._has, self._key_is_blank = has, is_blank
+        self._least, self._excess = counts, counts
 
     @property
     def nbytes(self) -> int:

@@ -70,9 +70,10 @@ class FrameTable:
 
     def keep(self, needed: torch.Tensor, count: int) -> None:
         """Make all other frames free; `count` says how many are needed."""
-        self.free = len(self.words) - count
+        free = len(self.words) - count
         # Needed ones last: what comes before them is the list of the others.
-        self._free_numbers = torch.argsort(needed.to(torch.uint8), stable=True)[: self.free].clone()
+        others = torch.argsort(needed.to(torch.uint8), stable=True)[:free].clone()
+        self._free_numbers, self.free = others, free
 
     def state(self) -> dict[str, Any]:
         return {"words": self.words, "free": self._free_numbers[: self.free]}
@@ -86,6 +87,5 @@ class FrameTable:
         words = torch.zeros((made + more, ROW + 1), dtype=torch.int64, device=self.device)
         words[:made] = self.words
         fresh = torch.arange(made + more - 1, made - 1, -1, device=self.device)
-        self._free_numbers = torch.cat([fresh, self._free_numbers[: self.free]])
-        self.words = words
-        self.free += more
+        fresh = torch.cat([fresh, self._free_numbers[: self.free]])
+        self.words, self._free_numbers, self.free = words, fresh, self.free + more

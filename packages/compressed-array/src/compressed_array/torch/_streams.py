@@ -180,11 +180,13 @@ class Streams:
         """See to it that there are so many lanes."""
         more = count - self.count
         if more > 0:
-            self.numbers = torch.cat([self.numbers, self.numbers.new_zeros((more, PER_LANE))])
-            self.is_begun = np.concatenate([self.is_begun, np.zeros(more, bool)])
-            self._news = {}  # whose links count lanes
-            if self.items is not None:
-                self.items = torch.cat([self.items, self.items.new_zeros((more, *self.items.shape[1:]))])
+            numbers = torch.cat([self.numbers, self.numbers.new_zeros((more, PER_LANE))])
+            is_begun = np.concatenate([self.is_begun, np.zeros(more, bool)])
+            items = self.items
+            if items is not None:
+                items = torch.cat([items, items.new_zeros((more, *items.shape[1:]))])
+            # At once, for the sake of interrupts; what is known of news goes, since it counts lanes.
+            self.numbers, self.is_begun, self.items, self._news = numbers, is_begun, items, {}
 
 
 class DeviceLook:
