@@ -376,3 +376,32 @@ def test_copies_are_apart() -> None:
     array[0] = torch.full((2, 100), 7, dtype=torch.uint8)
     for other in others:
         assert int(other[:].max()) == 1
+
+
+@pytest.mark.parametrize("codec", ["delta", "none"])
+def test_values_of_all_kinds(codec: str) -> None:
+    plain = np.random.default_rng(0).integers(0, 255, (6, 2, 4, 12, 12)).astype(np.uint8)
+    array = DeviceArray(plain.shape, item_ndim=3, codec=codec)
+    array[:] = plain
+
+    class Lazy:
+        """What reads from the same store when it is asked for what it is."""
+
+        def __init__(self, key: Any) -> None:
+            self._key = key
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return array[self._key].numpy()
+
+    values = [
+        (ca.compress(plain, item_ndim=3), ca.compress(plain[0], item_ndim=3)),
+        (array, array.reshape(12, 4, 12, 12).reshape(6, 2, 4, 12, 12)[0]),
+        (Lazy(slice(None)), Lazy(0)),
+        (plain.tolist(), torch.from_numpy(plain[0])),
+    ]
+    for whole, row in values:
+        other = DeviceArray(plain.shape, item_ndim=3, **({"store": array.store} if array.store else {"codec": codec}))
+        other[:] = whole
+        assert np.array_equal(other[:].numpy(), plain)
+        other[1] = row
+        assert np.array_equal(other[1].numpy(), plain[0])

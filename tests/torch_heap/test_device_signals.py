@@ -14,12 +14,13 @@ from interruptions import Interruption
 from streams import Stacked
 
 import compressed_array as ca
+from compressed_array.torch import DeviceArray
 
 POINTS = [*range(1, 100), *range(100, 4000, 7)]
 
 
 @pytest.mark.parametrize("codec", ["delta", "rle"])
-@pytest.mark.parametrize("during", ["step", "read", "sweep"])
+@pytest.mark.parametrize("during", ["step", "read", "sweep", "pickle", "swap"])
 @pytest.mark.parametrize("does", ["read", "write", "pickle"])
 def test_handlers_are_served_or_refused(codec: str, during: str, does: str) -> None:
     twins = Twins(codec, 20, Stacked(2, 4, (1, 12, 12), episode=7))
@@ -50,9 +51,13 @@ def test_handlers_are_served_or_refused(codec: str, during: str, does: str) -> N
                 array[row] = step.obs
             elif during == "read":
                 got = array[:]
+            elif during == "pickle":
+                got = pickle.loads(pickle.dumps(array))[:]
+            elif during == "swap":
+                got = array.swapaxes(0, 1)[:].transpose(0, 1)
             else:
                 array.store.sweep()
-        if during == "read":
+        if during in ("read", "pickle", "swap"):
             assert torch.equal(got[:19], before[:19])
         plain[row] = written
         twins.at += 1
@@ -70,7 +75,7 @@ def interrupt() -> None:
 
 
 @pytest.mark.parametrize("codec", ["delta", "rle"])
-@pytest.mark.parametrize("during", ["step", "rows", "read", "sweep", "state"])
+@pytest.mark.parametrize("during", ["step", "rows", "read", "sweep", "rest", "state", "load", "pickle", "swap"])
 def test_an_interrupt_at_any_point_leaves_an_array_that_works(codec: str, during: str) -> None:
     twins = Twins(codec, 20, Stacked(2, 4, (1, 12, 12), episode=7))
     twins.add(13)
@@ -80,11 +85,16 @@ def test_an_interrupt_at_any_point_leaves_an_array_that_works(codec: str, during
         "rows": lambda: array.__setitem__(slice(row, row + 1), written[None]),
         "read": lambda: array[:],
         "sweep": lambda: array.store.sweep(),
+        "rest": lambda: array.store.rest(),
         "state": lambda: array.state_dict(),
+        "load": lambda: array.load_state_dict(state),
+        "pickle": lambda: pickle.dumps(array),
+        "swap": lambda: array.swapaxes(0, 1),
     }
     interrupted = 0
     for nth in POINTS:
         row, written = nth % 19, torch.from_numpy(twins.stream.step().obs)
+        state = array.state_dict() if during == "load" else {}
         try:
             with Interruption(nth, interrupt) as interruption:
                 deeds[during]()
@@ -99,3 +109,24 @@ def test_an_interrupt_at_any_point_leaves_an_array_that_works(codec: str, during
             break
     assert torch.equal(array[:], plain)
     assert interrupted > 20
+
+
+def test_an_interrupt_while_stacks_are_found_leaves_an_array_that_works() -> None:
+    steps = [step.obs for step in Stacked(2, 4, (1, 12, 12), episode=50).steps(20)]
+    trial = DeviceArray((20, 2, 4, 12, 12), item_ndim=3)
+    found = next(t for t, step in enumerate(steps) if trial.__setitem__(t, step) or trial.store.frames is not None)
+    for nth in range(1, 2000, 3):
+        array = DeviceArray(trial.shape, item_ndim=3)
+        for t in range(found):
+            array[t] = steps[t]
+        assert array.store.frames is None
+        try:
+            with Interruption(nth, interrupt) as interruption:
+                array[found] = steps[found]
+        except KeyboardInterrupt:
+            got = array[:].numpy()
+            assert all(np.array_equal(got[t], steps[t]) for t in range(found))
+            assert np.array_equal(got[found], steps[found]) or not got[found].any()
+        if interruption.left > 0:
+            break
+    assert nth > 50

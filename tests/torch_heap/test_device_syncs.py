@@ -140,6 +140,22 @@ def test_a_batch_waits_twice_at_most(codec: str, batch: int, source: str, monkey
         assert not seen.waiting
 
 
+def test_steps_larger_than_what_can_wait_wait_twice_at_most() -> None:
+    """All lanes begin anew, in the middle of steps with little that is new."""
+    array, rng = DeviceArray((9, 40, 8, 16, 16), item_ndim=3, codec=Delta(frame_width=1)), np.random.default_rng(0)
+    frames = rng.integers(0, 255, (40, 8, 16, 16)).astype(np.uint8)
+    for t in range(200):
+        frames = np.concatenate([frames[:, 1:], rng.integers(0, 255, (40, 1, 16, 16)).astype(np.uint8)], 1)
+        if t % 17 == 16:
+            frames = rng.integers(0, 255, frames.shape).astype(np.uint8)
+        waits = Waits()
+        with patched(waits.counting), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_changes, "KEY_EVERY", 4)  # of which there is only room for four steps
+            array[t % 9] = frames
+        assert len(waits.fetched) <= 2
+        assert t % 7 or np.array_equal(array[t % 9].numpy(), frames)
+
+
 @pytest.mark.parametrize("source", ["host", "device"])
 def test_arrays_of_more_and_more_lanes_wait_twice_at_most(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     come_from(source, monkeypatch)

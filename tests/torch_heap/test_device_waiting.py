@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from streams import Stacked
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from compressed_array.codecs.delta import Delta
 from compressed_array.torch import DeviceArray, _changes, _frames, _heap, _host_items, _sparse, _streams, _waiting
 
 SHAPE = (4, 20, 20)
@@ -123,7 +125,6 @@ FAULTS = [
     (_streams.Streams, "take"),
     (_waiting.WaitingSteps, "new"),
     (_waiting.WaitingSteps, "frames"),
-    (_waiting.WaitingSteps, "clear"),
     (_waiting.Cells, "fill"),
     (_heap.TorchHeap, "stage"),
     (_changes.Changes, "encode"),
@@ -213,3 +214,74 @@ def test_news_are_the_same_without_kernels(layout: tuple[int, int], monkeypatch:
     assert steps == others > 1
     np.testing.assert_array_equal(new, new_too)
     assert torch.equal(frames, frames_too)
+
+
+def test_what_waits_is_not_lost_when_memory_stays_out() -> None:
+    class NoMemory(TorchDispatchMode):
+        """From the nth operation on, every one fails."""
+
+        def __init__(self, nth: int) -> None:
+            super().__init__()
+            self.left = nth
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise torch.OutOfMemoryError("no memory")
+            return func(*args, **(kwargs or {}))
+
+    twins = Twins("delta", 30, Stacked(3, 4, (1, 20, 20), episode=9))
+    twins.add(12)
+    for nth in range(300):
+        twins.add(1 + nth % 3)
+        state = NoMemory(nth)
+        try:
+            with state:
+                twins.arrays[0].store.sweep() if nth % 2 else twins.arrays[0][:]
+        except torch.OutOfMemoryError:
+            twins.check()
+    assert state.left >= 0, "there are not so many operations"
+    twins.check()
+
+
+def test_arrays_made_in_inference_mode_do_not_stop_others() -> None:
+    twins = Twins("delta", 30, Stacked(3, 4, (1, 20, 20), episode=9))
+    twins.add(12)
+    with torch.inference_mode():
+        made = [
+            twins.arrays[0].reshape(30, 3, *SHAPE),
+            twins.arrays[0].swapaxes(0, 1).swapaxes(0, 1),
+            DeviceArray(twins.arrays[0].shape, item_ndim=3, store=twins.arrays[0].store),
+            pickle.loads(pickle.dumps(twins.arrays[0])),
+        ]
+    for array in made:
+        array[3] = full(9, 3)
+        assert torch.equal(array[3], full(9, 3))
+    twins.add(2)
+    twins.check()
+
+
+def test_pickles_hold_together_while_another_thread_writes() -> None:
+    array = DeviceArray((20, 2, *SHAPE), item_ndim=3, codec=Delta(frame_width=1))
+    stop = threading.Event()
+
+    def write() -> None:
+        frames = [np.full((2, 20, 20), k, np.uint8) for k in range(4)]
+        for step in range(10**6):
+            if stop.is_set():
+                return
+            frames = [*frames[1:], np.full((2, 20, 20), (step + 4) % 256, np.uint8)]
+            array[step % 20] = np.stack(frames, 1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(40):
+            for got in (pickle.loads(pickle.dumps(array))[:], array.reshape(40, *SHAPE)[:].reshape(array.shape)):
+                each = got[..., :1, :1].to(torch.int64)
+                assert bool((got == each).all()), "frames are of one number"
+                follows = (each[:, :, 1:] - each[:, :, :-1]) % 256 == 1
+                assert bool((follows.flatten(1).all(1) | (got == 0).flatten(1).all(1)).all()), "that follow each other"
+    finally:
+        stop.set()
+        writer.join()

@@ -55,13 +55,13 @@ def remember(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any
 def take_news(
     source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any, new: Any, target: Word, room: Word
 ) -> Word:
-    """All of it in one call: how many frames are new, laid out item by item; -1, and nothing done, if that is too many.
+    """All of it in one call: how many frames are new, laid out item by item; if too many, less than 0 and nothing done.
 
     Items without any are those that their lanes remember.
     """
     total = count_news(source, stride, geometry, lane_of, lanes, new)
     if total > room:
-        return np.int64(-1)
+        return -total
     depth, at = geometry[DEPTH], target
     for i in range(lane_of.shape[0]):
         for index in range(depth - new[i], depth):

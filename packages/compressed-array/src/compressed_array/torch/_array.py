@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class DeviceArray:
     :param max_slot_bytes: deprecated, the same for each item of the grid
     """
 
+    @apart
     def __init__(
         self,
         shape: Any,
@@ -149,6 +150,8 @@ class DeviceArray:
 
     @apart
     def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, DeviceArray):
+            value = value[...]
         if type(key) is int and self._grid.row_lanes is not None and self._store is not None:
             # A step, which should not wait for Python.
             # numpy takes None for a name of float64.
@@ -164,14 +167,15 @@ class DeviceArray:
         grid = self._grid.on_device(host_grid)
         if inside:
             raise UnsupportedOperationError("items are written whole; read them, change them and write them back")
+        items = self._items(value)  # before the store's turn, which a value that is an array on it takes as well
         if self._dense is not None:
-            items = self._items(value, self._dense[grid].shape)
+            items = items.expand(self._dense[grid].shape)
             self._dense[grid] = items.view(self._stored_dtype).to(self.device)
             return
         assert self._store is not None
         with self._store.lock, self._store.turn:
             target = self._store.settled(self._cells)[grid]
-            items = self._items(value, (*target.shape, *self.item_shape))
+            items = items.expand((*target.shape, *self.item_shape))
             if not items.numel():
                 return
             lanes = self._grid.lanes(host_grid, target.numel())
@@ -183,31 +187,36 @@ class DeviceArray:
                 positions, last = (on_device(part, self.device) for part in stays)
                 cells.view(-1)[positions] = numbers[last]
 
+    @apart
     def swapaxes(self, first: int, second: int) -> DeviceArray:
         """The same items in another order of two axes of the grid. It does not follow what is written to this one."""
         axes = len(self.grid_shape)
         first, second = (axis + self.ndim if axis < 0 else axis for axis in (first, second))
         if not (0 <= first < axes and 0 <= second < axes):
             raise UnsupportedOperationError(f"only axes of the grid can be exchanged, which are 0 to {axes - 1}")
-        held = self.cells if self._dense is None else self._dense
-        return self._like(held.transpose(first, second).clone(memory_format=torch.contiguous_format))
+        return self._like(lambda held: held.transpose(first, second).clone(memory_format=torch.contiguous_format))
 
+    @apart
     def reshape(self, *shape: Any) -> DeviceArray:
         """The same items in another grid."""
         asked = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         kept = len(asked) - len(self.item_shape)
         if tuple(asked[kept:]) != self.item_shape:
             raise UnsupportedOperationError(f"items of shape {self.item_shape} cannot be given another shape")
-        held = self.cells.reshape(asked[:kept]) if self._dense is None else self._dense.reshape(asked)
-        return self._like(held.clone())
+        return self._like(lambda held: held.reshape(asked if self._store is None else asked[:kept]).clone())
 
+    @apart
     def state_dict(self) -> dict[str, Any]:
         """All that the array holds, in tensors of its own."""
-        with nullcontext() if self._store is None else self._store.lock:
-            store = None if self._store is None else self._store.state()
-            state: dict[str, Any] = copied({"cells": self.cells, "dense": self._dense, "store": store})
-        return state
+        if self._store is None:
+            state = copied({"cells": self._cells.numbers, "dense": self._dense, "store": None})
+        else:
+            with self._store.lock, self._store.turn:
+                store = self._store.state()  # first: it has steps numbered that wait
+                state = copied({"cells": self._cells.numbers, "dense": None, "store": store})
+        return dict(state)
 
+    @apart
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Hold what an array of the same kind did, on any device. Other arrays on its store lose what they hold."""
         if (state["store"] is None) != (self._store is None):
@@ -220,10 +229,10 @@ class DeviceArray:
             self._dense = held.to(self.device, copy=True)
             return
         with self._store.lock, self._store.turn:
-            self._store.restore(state["store"])
-            for cells in self._store.holders:
-                cells.replace(torch.zeros_like(cells.numbers))
-            self._cells.replace(held.to(self.device, copy=True))
+            others = [
+                (cells, torch.zeros_like(cells.numbers)) for cells in self._store.holders if cells is not self._cells
+            ]
+            self._store.restore(state["store"], [*others, (self._cells, held.to(self.device, copy=True))])
 
     def save(self, path: str | Path) -> None:
         """Write the array to a file."""
@@ -237,9 +246,14 @@ class DeviceArray:
         array.__setstate__({**state, "device": device})
         return array
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"about": self._about(), "cells": self.cells.cpu(), "dense": cpu(self._dense), "shared": self._store}
+    @apart
+    def __copy__(self) -> DeviceArray:
+        return self._like(torch.Tensor.clone)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"about": self._about(), "cells": self._cells, "dense": cpu(self._dense), "shared": self._store}
+
+    @apart
     def __setstate__(self, state: dict[str, Any]) -> None:
         about = state["about"]
         shared = state.get("shared")
@@ -257,7 +271,12 @@ class DeviceArray:
             codec="none" if shared is None else "auto",
             store=shared,
         )
-        self._cells.replace(state["cells"].to(device, copy=True))
+        cells = state["cells"]
+        if isinstance(cells, torch.Tensor):
+            self._cells.replace(cells.to(device, copy=True))
+        elif shared is not None:
+            self._cells = cells
+            shared.holders.add(cells)
         if state["dense"] is not None:
             self._dense = state["dense"].to(device, copy=True)
 
@@ -277,22 +296,24 @@ class DeviceArray:
             "heap_bytes": None if self._store is None else self._store.heap_bytes,
         }
 
-    def _like(self, held: torch.Tensor) -> DeviceArray:
-        """An array of the same items with another grid."""
+    def _like(self, change: Callable[[torch.Tensor], torch.Tensor]) -> DeviceArray:
+        """An array of the same items with another grid, which is what a change of the numbers, or the items, makes."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
-        if self._store is None:
-            made._dense = held
-            made._shape = tuple(held.shape)
-        else:
-            made._cells = Cells(held)
-            made._shape = (*held.shape, *self.item_shape)
-            self._store.holders.add(made._cells)
+        if self._dense is not None:
+            made._dense = change(self._dense)
+            made._shape = tuple(made._dense.shape)
+        elif self._store is not None:
+            with self._store.lock, self._store.turn:
+                made._cells = Cells(change(self._store.settled(self._cells)))
+                self._store.holders.add(made._cells)
+            made._shape = (*made._cells.numbers.shape, *self.item_shape)
         made.grid_shape = made._shape[: len(made._shape) - len(self.item_shape)]
         made._grid = Grid(made.grid_shape, made.ndim, self.device)
         return made
 
-    def _items(self, value: Any, shape: tuple[int, ...]) -> torch.Tensor:
+    def _items(self, value: Any) -> torch.Tensor:
+        """A value in the array's dtype, if that holds it."""
         items = as_tensor(value)
         if items.dtype != self.dtype:
             cast = items.to(self.dtype)
@@ -303,4 +324,4 @@ class DeviceArray:
             if bool(changed.any()):
                 raise LossyWriteError(f"a value of {items.dtype} that {self.dtype} does not hold; nothing was written")
             items = cast
-        return items.expand(shape)
+        return items

@@ -39,15 +39,16 @@ class Changes(Sparse):
 
     def __init__(self, frame_nbytes: int, device: torch.device, heap_bytes: int | None) -> None:
         super().__init__(frame_nbytes, WORD, device, heap_bytes)
+        self._nothing = torch.zeros((1, self.width), dtype=self.element, device=device)
+        self._none = self._nothing[:0]
         self.rest()
 
     def rest(self) -> None:
-        nothing = torch.zeros((1, self.width), dtype=self.element, device=self.device)
+        # Nothing is taken from the device, which may have nothing left when this is called for; and all is set at once,
+        # for the sake of interrupts: what the key of each lane shows, and its row; which of the two it has; whether the
+        # key builds on nothing; of keys since the last row the fewest changes, and how many came on top.
         has, is_blank, counts = np.zeros((0, 2), bool), np.zeros(0, bool), np.zeros(0, np.int64)
-        # At once, for the sake of interrupts: what the key of each lane shows, and its row; which of the two it has;
-        # whether the key builds on nothing; of keys since the last row the fewest changes, and how many came on top.
-        self._nothing, self._keys, self._lane_rows = nothing, nothing[:0], nothing[:0]
-        self._has, self._key_is_blank = has, is_blank
+        self._keys, self._lane_rows, self._has, self._key_is_blank = self._none, self._none, has, is_blank
         self._least, self._excess = counts, counts
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -23,6 +24,8 @@ from compressed_array.torch._stored_frames import Holders, StoredFrames
 from compressed_array.torch._undecided import Undecided
 from compressed_array.torch._waiting import Cells
 
+Numbers = Sequence[tuple[Cells, torch.Tensor]]
+
 
 class DeviceStore:
     """Items of one shape and dtype, by number, for all arrays that stand on it.
@@ -30,6 +33,7 @@ class DeviceStore:
     Whoever reads takes `lock` and `turn` before numbers are fetched, and whoever writes.
     """
 
+    @apart
     def __init__(
         self,
         item_shape: tuple[int, ...],
@@ -55,7 +59,8 @@ class DeviceStore:
     @property
     def nbytes(self) -> int:
         """All memory that the store has taken from the device."""
-        return self._items.nbytes
+        with self.lock:
+            return self._items.nbytes
 
     @property
     def live_nbytes(self) -> int:
@@ -112,34 +117,37 @@ class DeviceStore:
             if self.frames is not None:
                 self.frames.sweep()
 
-    @apart
     def state(self) -> dict[str, Any]:
         """All that there is, in tensors and numbers."""
-        with self.lock, self.turn:
-            state = self._items.state()
-            return {"undecided": state} if self.frames is None else state
+        state = self._items.state()
+        return {"undecided": state} if self.frames is None else state
 
     @apart
-    def restore(self, state: dict[str, Any]) -> None:
-        """Hold what another store of this kind did."""
+    def restore(self, state: dict[str, Any], numbers: Numbers = ()) -> None:
+        """Hold what another store of this kind did, with these numbers of all that have some."""
         if "undecided" in state:
             first = state["undecided"]
             undecided = Undecided(self.item_shape, self.dtype.itemsize, self.device)
             undecided.write(first["items"][1:].to(self.device), first["lanes"].cpu().numpy()[1:])
-            self._items = undecided
+            self._exchange(undecided, numbers)
         else:
             frames = self._new_frames(Layout(*state["layout"]))
             frames.restore(state)
-            self._items = frames
+            self._exchange(frames, numbers)
 
+    @apart
     def __getstate__(self) -> dict[str, Any]:
         kind = (self.item_shape, self.dtype, self.method, str(self.device), self.heap_bytes)
-        return {"kind": kind, "state": cpu(self.state())}
+        with self.lock, self.turn:
+            state = cpu(self.state())  # first: it has steps numbered that wait
+            return {"kind": kind, "state": state, "cells": [(held, cpu(held.numbers)) for held in self.holders]}
 
+    @apart
     def __setstate__(self, state: dict[str, Any]) -> None:
         item_shape, dtype, method, device, heap_bytes = state["kind"]
         self.__init__(item_shape, dtype, method, available(device), heap_bytes)  # type: ignore[misc]  # made without it
-        self.restore(state["state"])
+        self.restore(state["state"], [(held, numbers.to(self.device, copy=True)) for held, numbers in state["cells"]])
+        self.holders.update(held for held, _ in state["cells"])
 
     def _new_frames(self, layout: Layout) -> StoredFrames:
         itemsize = self.dtype.itemsize
@@ -155,7 +163,19 @@ class DeviceStore:
         frames.holders = self.holders
         numbers = torch.cat([numbers.new_zeros(1), numbers])
         cells = [(held, numbers[held.numbers.to(torch.int64)].to(held.numbers.dtype)) for held in self.holders]
-        self._items = frames
-        for held, renumbered in cells:
-            held.replace(renumbered)
+        self._exchange(frames, cells)
         return numbers
+
+    def _exchange(self, items: StoredFrames | Undecided, numbers: Numbers) -> None:
+        """Hold other items, which those who hold some know by other numbers."""
+
+        def exchange() -> None:
+            self._items = items
+            for held, others in numbers:
+                held.replace(others)
+
+        try:
+            exchange()
+        except BaseException:  # an interrupt, for which it is too late
+            exchange()
+            raise

@@ -47,8 +47,8 @@ def available(device: torch.device | str) -> torch.device:
 
 
 def cpu(state: Any) -> Any:
-    """A state with its tensors on the host."""
-    return mapped(state, torch.Tensor.cpu)
+    """A state with tensors of its own on the host: those that are there might change before they are pickled."""
+    return mapped(state, lambda tensor: tensor.to("cpu", copy=True))
 
 
 def copied(state: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 
 from compressed_array._frame_twin import divided, shift
+from compressed_array._functions import is_compressed
 from compressed_array._kernels import native
 from compressed_array._lanes import LAST, Lanes
 from compressed_array._layouts import Geometry, Layout, geometry, strides_of
@@ -109,7 +110,7 @@ class HostLook:
     def take_news(self, new: Ints, taken: npt.NDArray[np.uint8], room: int) -> int:
         """All of it at once: count into `new`, lay the frames out item by item, remember; says how many there are.
 
-        If there is no room for so many, it says -1, and nothing is done.
+        If there is no room for so many, that is less than 0, and nothing is done.
         """
         if self._kernels is not None:
             target = native("_native").address_of(taken)
@@ -118,7 +119,7 @@ class HostLook:
         new[:] = 0 if found is None else found
         total, depth = int(new.sum()), self._layout.depth
         if total > room:
-            return -1
+            return -total
         each = [np.arange(depth - count, depth) + item * depth for item, count in enumerate(new)]
         taken[:total] = self.frames(np.concatenate(each), torch.device("cpu")).numpy()
         self.remember()
@@ -149,6 +150,10 @@ def as_array(items: torch.Tensor) -> npt.NDArray[Any]:
 
 def as_tensor(value: Any) -> torch.Tensor:
     """A value as a tensor of plain numbers, without a copy if there is a way."""
+    if is_compressed(value):
+        value = value.read()
+    elif hasattr(value, "__array__") and not isinstance(value, (np.ndarray, torch.Tensor)):
+        value = np.asarray(value)
     if isinstance(value, np.ndarray) and any(stride < 0 for stride in value.strides):
         value = np.ascontiguousarray(value)  # torch does not go backwards
     tensor = torch.as_tensor(value).detach()

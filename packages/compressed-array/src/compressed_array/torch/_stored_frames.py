@@ -32,10 +32,9 @@ class StoredFrames:
 
     def __init__(self, layout: Layout, item_shape: tuple[int, ...], itemsize: int, coder: Coder, holders: Holders):
         self.layout, self.coder, self.holders = layout, coder, holders
-        self._kind = layout, item_shape, itemsize, coder.device
         self.device = coder.device
         self.table = FrameTable(self.device)
-        self.streams = Streams(*self._kind)
+        self.streams = Streams(layout, item_shape, itemsize, self.device)
         self.waiting: WaitingSteps | None = None  # steps that the device has not been told of
         self._staged: list[tuple[Ints, torch.Tensor]] = []  # of frames that are rows for now: the lanes and numbers
         self._due_at = SMALLEST_SEGMENT  # when so many bytes have come, it is seen which frames are needed
@@ -83,14 +82,14 @@ class StoredFrames:
                     return None
                 self.waiting = self.streams.waiting(lanes, size)
             step = self.waiting.add(items, self.coder.room(self.streams.count))
-            if step is not None:
+            if step is None or step >= 0:
                 return step
             self._store_waiting(as_rows=bool(self._staged))
             self._make_room()
         return None
 
     def settle(self) -> None:
-        """Store the steps that wait, and tell the holders. The device is not asked for anything."""
+        """Store the steps that wait, and tell the holders. As rows for now, which takes no waiting for the device."""
         self._store_waiting(as_rows=True)
 
     def _store_waiting(self, *, as_rows: bool) -> None:
@@ -102,12 +101,11 @@ class StoredFrames:
             numbers = self._store(waiting, waiting.lanes_of_items, waiting.new(), as_rows=as_rows)
             for held in list(self.holders):
                 held.fill(numbers.reshape(shape))
+            waiting.steps = 0
         except BaseException:
-            # They wait on. What they follow is what lanes knew before.
+            streams.numbers = known  # they wait on, and follow what lanes knew before
             self._unstage()
-            streams.numbers = known
             raise
-        waiting.clear()
 
     def rest(self) -> None:
         """Hold nothing but items until the next write, which may have to store more than it otherwise would."""
@@ -154,8 +152,9 @@ class StoredFrames:
 
     def _forget_lanes(self) -> None:
         """Take the next items for the first of their streams."""
-        self.streams, self.waiting = Streams(*self._kind), None
         self.coder.rest()
+        self.waiting = None
+        self.streams.forget()
 
     def _write(self, look: HostLook | DeviceLook, lanes: Ints) -> torch.Tensor:
         new = look.new() if look.asks is None else None

@@ -42,9 +42,10 @@ class Streams:
 
     def __init__(self, layout: Layout, item_shape: tuple[int, ...], itemsize: int, device: torch.device) -> None:
         self.layout, self.device = layout, device
-        self.numbers = torch.zeros((0, PER_LANE), dtype=torch.int64, device=device)
+        self._kind = layout, item_shape, itemsize
+        self.numbers = self._none = torch.zeros((0, PER_LANE), dtype=torch.int64, device=device)
         self.is_begun = np.zeros(0, bool)
-        self._host = HostItems(layout, item_shape, itemsize)
+        self._host = HostItems(*self._kind)
         self.items: torch.Tensor | None = None  # on the device, once there were items from there
         self._blank = self.numbers.new_zeros(1)
         self._news: dict[tuple[bytes, bytes], News] = {}
@@ -58,6 +59,11 @@ class Streams:
     @property
     def count(self) -> int:
         return len(self.is_begun)
+
+    def forget(self) -> None:
+        """Know no lanes. This takes nothing from the device, which may have nothing left when it is called for."""
+        host, is_begun = HostItems(*self._kind), np.zeros(0, bool)
+        self._host, self.numbers, self.is_begun, self.items, self._news = host, self._none, is_begun, None, {}
 
     def divided(self, items: torch.Tensor) -> torch.Tensor:
         """Items as (items, frames, bytes)."""

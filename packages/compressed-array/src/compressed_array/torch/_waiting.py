@@ -23,6 +23,9 @@ class Cells:
         self.numbers = numbers
         self.waiting: dict[int, int] = {}  # the steps that these rows are
 
+    def __getstate__(self) -> None:
+        """Nothing: numbers mean something with what they stand for, so that the store has them in its own state."""
+
     def replace(self, numbers: torch.Tensor) -> None:
         """Hold other items."""
         self.numbers, self.waiting = numbers, {}
@@ -38,8 +41,6 @@ class Cells:
 class WaitingSteps:
     """Rows of items, an item of each of `lanes` in every one, up to so many new frames."""
 
-    asks = None  # nothing that the device would have to be waited for
-
     def __init__(self, host: HostItems, lanes: Ints, depth: int, frame_nbytes: int, frames: int) -> None:
         self.lanes = lanes
         self.steps = 0
@@ -50,16 +51,16 @@ class WaitingSteps:
         self._begins = [0] * (MOST_STEPS + 1)  # how many frames came before each step
 
     def add(self, items: torch.Tensor | Array, room: int) -> int | None:
-        """Keep a step; says which it is, or None if there is no room, which may be even less than there is here."""
+        """Keep a step; says which it is, less than 0 if there is no room for it now, or None if there never is."""
         step = self.steps
         if step == MOST_STEPS:
-            return None
+            return -1
         begin = self._begins[step]
         try:
             look = self._host.look(items, self.lanes)
             total = look.take_news(self._new[step], self._frames[begin:], min(room, len(self._frames)) - begin)
             if total < 0:
-                return None
+                return -1 if -total <= len(self._frames) else None
             self._begins[step + 1] = begin + total
             self.steps = step + 1  # from here on it is there
         except BaseException:
@@ -71,10 +72,7 @@ class WaitingSteps:
     def lanes_of_items(self) -> Ints:
         return self._lanes[: self.steps * len(self.lanes)]
 
-    def clear(self) -> None:
-        self.steps = 0
-
-    def new(self, _: None = None) -> Ints | None:
+    def new(self) -> Ints | None:
         """How many frames of each item are new; None if none of any is."""
         new = self._new[: self.steps].reshape(-1)
         return new.copy() if new.any() else None
