@@ -34,6 +34,7 @@ from compressed_array._row_writer import RowWriter
 from compressed_array._stacks import StackFinder, given_layout
 from compressed_array._store import Lanes, RecordNumbers, Records, exchange
 from compressed_array._watch import Watch
+from compressed_array.errors import BusyStoreError
 
 
 class FrameStore:
@@ -201,7 +202,7 @@ class FrameStore:
             return int(table["size"][own].sum()) + table.itemsize * len(own)
 
     def export(self, numbers: RecordNumbers) -> tuple[FrameExport, RecordNumbers]:
-        self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
+        self._make_whole()
         groups = np.unique(self._frames.needed(numbers))
         exported = _frame_state.export(self._frames, groups, self.codec_choice, self._finder is None)
         return exported, _frame_state.renumbered(groups, numbers)
@@ -244,7 +245,7 @@ class FrameStore:
     def snapshot(self) -> Snapshot:
         """All there is, for pickling: the same object as before if nothing has changed since."""
         with self.epochs.writing:
-            self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
+            self._make_whole()
             # In the middle of a change, by a signal's handler, it is good for that moment.
             turn = self.epochs.turn.count if self.epochs.turn.is_taken else 0
             taken, version = self._snapshot(), (self._version, int(self._frames.groups.counts[ITEMS]), turn)
@@ -282,6 +283,13 @@ class FrameStore:
         self._frames.use_layout(layout)
         self._frames.lanes.start_over(layout.frame_nbytes)
         self._watch.start_over()
+
+    def _make_whole(self) -> None:
+        """Have all done that is due, before items are taken out."""
+        self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
+        # For a signal's handler in the middle of a write they are whole where a kernel writes them, in one go.
+        if isinstance(self._engine, TwinEngine) and self.epochs.turn.is_taken:
+            raise BusyStoreError
 
     def _settle(self, *, thoroughly: bool = False) -> None:
         """Do what finalisers have left to do; thoroughly, also what is due for groups but was put off."""
