@@ -5,6 +5,7 @@ Each environment installs only what its session needs, so that an import which i
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -21,14 +22,17 @@ ROOT = Path(__file__).parent
 CORE, SB3 = "packages/compressed-array", "adapters/sb3"
 ATARI = ("gymnasium", "ale-py", "opencv-python-headless")
 # What `bench` compares buffers with, the games that it plays, and what draws the result.
-PEERS = ("stable-baselines3", "sb3-extra-buffers", "zstd", "torchrl", "tensordict", "cpprb")
+PEERS = ("stable-baselines3", "sb3-extra-buffers", "zstd", "torchrl", "tensordict", "cpprb", "numcodecs")
 GAMES = ("gymnasium[box2d,mujoco]", "vizdoom", "matplotlib")
+
+# Libraries that take anything with a buffer, or keep codecs of others: what they make of ours.
+NEIGHBOURS = ("h5py", "numcodecs", "opencv-python-headless", "pandas", "pyarrow", "scikit-learn", "xarray", "zarr")
 
 # What `tests(<name>)` runs: folders of tests, and all that its environment holds.
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core-min": (("tests/core", "tests/examples"), ("-e", f"{CORE}[testing]")),
     "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[fast,testing]", "numcodecs")),
-    "torch-heap": (("tests/torch_heap",), ("-e", f"{CORE}[fast,testing,torch]")),
+    "torch-heap": (("tests/torch_heap", "tests/neighbours"), ("-e", f"{CORE}[fast,testing,torch]", *NEIGHBOURS)),
     "sb3": (("tests/sb3",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]")),
 }
 
@@ -54,7 +58,16 @@ print(cab.__version__, buffer)
 
 
 def install(session: nox.Session, *what: str) -> None:
-    session.install("-c", "constraints.txt", *what)
+    # Without compiling what may never be imported: of torch alone that takes longer than all its tests' imports.
+    session.install("--no-compile", "-c", "constraints.txt", *what)
+
+
+def run_tests(session: nox.Session, *arguments: str, profile: str = "default") -> None:
+    """pytest on all cores. Libraries get one thread in each process: more would wait for each other."""
+    install(session, "pytest-xdist")
+    workers = ("-n", str(os.cpu_count() or 1), "--dist", "worksteal")
+    env = {"OMP_NUM_THREADS": "1", "HYPOTHESIS_PROFILE": profile}
+    session.run("pytest", *workers, *arguments, *session.posargs, env=env)
 
 
 @nox.session
@@ -79,16 +92,26 @@ def tests(session: nox.Session, env: str) -> None:
     """The tests of one package, with nothing installed that it does not ask for."""
     folders, needs = TESTS[env]
     install(session, *needs)
-    session.run("pytest", *folders, *session.posargs)
+    run_tests(session, *folders, "-m", "not slow and not same_everywhere" if env == "core-min" else "not slow")
 
 
 @nox.session(default=False)
-@nox.parametrize("env", [nox.param(name, id=name) for name in ("core", "sb3")])
+def quick(session: nox.Session) -> None:
+    """Style, and the tests that take no time, in two minutes: for while one works on something."""
+    install(session, "ruff", "-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]")
+    session.run("ruff", "check", ".")
+    run_tests(session, "tests", "-m", "not slow and not long", profile="quick")
+
+
+@nox.session(default=False)
+@nox.parametrize("env", [nox.param(name, id=name) for name in TESTS if name != "core-min"])
 def slow(session: nox.Session, env: str) -> None:
-    """The tests that take minutes."""
+    """The tests that take minutes, and those of properties with a thousand examples each."""
     folders, needs = TESTS[env]
     install(session, *needs)
-    session.run("pytest", *folders, "-m", "slow", "-o", "faulthandler_timeout=1800", *session.posargs)
+    patient = ("-o", "faulthandler_timeout=1800")
+    run_tests(session, *folders, "-m", "slow", *patient)
+    run_tests(session, *folders, "-m", "hypothesis and not slow", *patient, profile="thorough")
 
 
 @nox.session(default=False)

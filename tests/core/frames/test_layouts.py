@@ -85,7 +85,7 @@ def laid_out(draw: st.DrawFn) -> tuple[tuple[int, ...], int, int, tuple[int, ...
     return shape, axis, width, order, draw(st.sampled_from(["u1", "<u2", "<f4", "<f8"]))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(laid_out(), st.integers(0, 2**31), st.sampled_from([1, 3, 8, 64]))
 def test_frames_are_taken_from_memory_in_any_order(
     how: tuple[tuple[int, ...], int, int, tuple[int, ...], str], seed: int, level: int

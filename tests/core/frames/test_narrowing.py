@@ -39,7 +39,7 @@ def groups(draw: Any) -> tuple[np.ndarray, int]:
     return rows.view(np.uint8), word
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(groups())
 def test_rows_come_back_by_both(group: tuple[np.ndarray, int]) -> None:
     rows, word = group
