@@ -21,29 +21,6 @@ def array() -> Any:
     return ca.compress(PLAIN, codec="none")
 
 
-def test_the_memory_behind_the_array_is_an_obvious_table(array: Any) -> None:
-    table = np.asarray(array)
-    assert table.dtype.names == ("record", "compressed")
-    with pytest.raises(TypeError):
-        table + 1
-    with pytest.raises(TypeError):
-        table.sum()
-    for dtype in (np.uint8, float, str):
-        with pytest.raises(TypeError, match="cast"):
-            np.array(array, dtype)
-
-
-def test_a_copy_of_the_table_without_its_records_is_of_no_use(array: Any) -> None:
-    stray = np.array(array, subok=True)
-    with pytest.raises(ca.UnsupportedOperationError, match=r"a\.copy\(\)"):
-        stray[0]
-    with pytest.raises(ca.UnsupportedOperationError, match=r"a\.copy\(\)"):
-        stray[0] = 1
-    with pytest.raises(ca.UnsupportedOperationError, match=r"a\.copy\(\)"):
-        stray.read()
-    assert_same(array, PLAIN)
-
-
 def test_a_plain_array_cannot_be_viewed_as_compressed() -> None:
     with pytest.raises(ca.UnsupportedOperationError, match="compress"):
         PLAIN.view(ca.CompressedArray)
@@ -60,9 +37,6 @@ def test_memory_that_is_not_there_is_not_shown(array: Any) -> None:
         assert not hasattr(array, name)
     with pytest.raises(BufferError, match="read"):
         array.__dlpack__()
-    assert np.lib.stride_tricks.as_strided(array).dtype.names == ("record", "compressed")
-    with pytest.raises(ValueError, match="buffer"):
-        memoryview(array)
     for change in (lambda: array.resize(3, 3), lambda: np.zeros(3, like=array)):
         with pytest.raises(ca.UnsupportedOperationError):
             change()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 import compressed_array as ca
 
 HARMLESS = {
-    "base": "the object that owns the table",
     "device": "the table's, which is the host's as the items are",
     "dump": "pickles, and so goes through __reduce_ex__",
     "dumps": "pickles, and so goes through __reduce_ex__",
-    "flags": "whether the table may be written to is whether the array may",
-    "setflags": "the same",
     "__array_namespace__": "numpy itself",
     "__array_priority__": "a number",
-    "__buffer__": "refuses: the table's dtype overlaps itself, and no buffer format can say that",
     "__class_getitem__": "for type hints",
     "__delitem__": "always an error",
     "itemset": "an error since numpy 2.0",
@@ -58,3 +55,29 @@ def test_it_is_an_ndarray() -> None:
     assert type(array[0]) is np.ndarray
     assert type(array + 1) is np.ndarray
     assert type(array.__array__(np.int8)) is np.ndarray
+
+
+def test_flags_and_base_are_those_of_the_logical_array() -> None:
+    array, like = ca.zeros((3, 4)), np.zeros((3, 4))
+    for a in (array, like):
+        view = a[1:]
+        assert a.base is None
+        assert view.base is a
+        assert (a.flags.owndata, a.flags["W"], view.flags.owndata, view.flags.writeable) == (True, True, False, True)
+        a.flags.writeable = False
+        later = a[:2]
+        assert (a.flags.writeable, view.flags["WRITEABLE"], later.flags.writeable) == (False, True, False)
+        with pytest.raises(ValueError, match="cannot set WRITEABLE flag"):
+            later.setflags(write=True)
+        with pytest.raises(ValueError, match="read-only"):
+            later[0] = 1
+        view[0] = 5
+        a.setflags(write=True)
+        later.flags["WRITEABLE"] = True
+        later[0] = 1
+        assert a[:, 0].tolist() == [1, 5, 0]
+        with pytest.raises(KeyError):
+            a.flags["unheard of"]
+    assert not array.flags.c_contiguous
+    assert not array.flags["F"]
+    assert "WRITEABLE : True" in repr(array.flags)

@@ -1,8 +1,11 @@
 """`CompressedArray`: an ndarray whose items are compressed.
 
-Its own memory is the table of record numbers, one per cell of the *grid*, so numpy's slicing and transposing of the
-grid axes make views that share everything. What it shows is the *logical* array, grid axes followed by item axes:
-`shape`, `dtype`, `ndim`, `size` and `nbytes` speak of that one.
+It stands on a table of record numbers, one per cell of the *grid*, and slicing or transposing the grid axes makes views
+that share the table and the store. What it shows is the *logical* array, grid axes followed by item axes: `shape`,
+`dtype`, `flags` and the rest speak of that one.
+
+Nobody reaches the records but through the array. An ndarray's memory is open to all of C, and numpy does not ask a
+subclass before it takes it: what it finds there is `_outside`, which holds no record and refuses every use.
 
 Where numpy would answer with a view that writes through, and decoded items are no such view, the answer is read-only:
 a write that could not reach the store fails instead of getting lost.
@@ -12,20 +15,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from compressed_array._cast import cast_exactly, check_dtype
-from compressed_array._cells import Cells, Dense
+from compressed_array._cells import Cells, memory_of
 from compressed_array._functions import call_function, call_ufunc, decoded, is_compressed, read_only
 from compressed_array._keys import field_names
 from compressed_array._methods import ArrayMethods
-from compressed_array._store import Store
+from compressed_array._outside import outside
+from compressed_array._store import RecordNumbers, Store
 from compressed_array._stores import new_store
-from compressed_array._table import CELL, Table
+from compressed_array._table import Table
 from compressed_array.errors import UnsupportedOperationError
 from compressed_array.registry import shorthand
 
@@ -37,12 +41,19 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
     Left out, `item_ndim` makes every axis but the first part of the item. `codec` is a name such as "zstd-3", a codec,
     or "auto", which looks at the data and picks. With `store`, the store of another array of such items, both keep
     what they have in common once: observations and next observations.
+
+    `a.read()` is the plain array. What goes round the array to its memory finds none: `np.asarray(a)`, which cannot be
+    told to decode, gives something that is read-only, cannot be copied, and raises when it is compared, added up or
+    printed; `f.write(a)`, `hashlib.sha1(a)`, `file.readinto(a)` and `rng.random(out=a)` raise.
     """
 
     _table: Table
+    _numbers: RecordNumbers
     _item_shape: tuple[int, ...]
     _item_dtype: np.dtype[Any]
     _cells: Cells | None = None
+    _owner: CompressedArray | None = None
+    is_writeable = True
 
     def __new__(
         cls,
@@ -72,16 +83,29 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
     @classmethod
     def on_table(cls, table: Table, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> CompressedArray:
         """The array that shows a table's records as items of this shape and dtype."""
-        self = np.ndarray.__new__(cls, table.cells.shape, CELL, buffer=table.cells)
-        self._table, self._item_shape, self._item_dtype = table, item_shape, dtype
+        self = np.ndarray.view(outside(), cls)
+        self._table, self._numbers, self._item_shape, self._item_dtype = table, table.cells, item_shape, dtype
         return self
 
+    def seen_as(self, numbers: RecordNumbers) -> Any:
+        """A view of this array that shows these of its cells."""
+        view = np.ndarray.view(outside(), type(self))
+        view.__dict__.update(self.__dict__)
+        view._numbers, view._cells, view._owner = numbers, None, self if self._owner is None else self._owner
+        return view
+
     def __array_finalize__(self, obj: Any) -> None:
-        if obj is None:
-            return
-        if not isinstance(obj, CompressedArray):
+        # What numpy makes of an array by itself is not refused here but when it is used: where it takes an array for a
+        # sequence (`plain.choose(a)`) it does not expect that to fail.
+        if obj is not outside() and not isinstance(obj, CompressedArray):
             raise UnsupportedOperationError("a plain array cannot be viewed as a compressed one; use compress(array)")
-        self._table, self._item_shape, self._item_dtype = obj._table, obj._item_shape, obj._item_dtype
+
+    def __getattr__(self, name: str) -> Any:
+        if name in CompressedArray.__annotations__:
+            raise UnsupportedOperationError(
+                "numpy went round the array to its memory; use a.view(), a.copy() or a.read()"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @property
     def store(self) -> Store:
@@ -92,18 +116,13 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
     def cells(self) -> Cells:
         """The grid of this view: which record each cell holds, in the table's own memory."""
         if self._cells is None:
-            numbers = self._table.numbers_in(np.ndarray.view(self, np.ndarray))
-            if numbers is None:
-                raise UnsupportedOperationError(
-                    "numpy copied this array's table without its records (np.array(a, subok=True)?); use a.copy()"
-                )
-            self._cells = Cells(self._table, numbers, self._item_shape, self._item_dtype)
+            self._cells = Cells(self._table, self._numbers, self._item_shape, self._item_dtype)
         return self._cells
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
         """The axes along which items lie."""
-        return cast(tuple[int, ...], GRID_SHAPE(self))
+        return self._numbers.shape
 
     @property
     def item_shape(self) -> tuple[int, ...]:
@@ -130,8 +149,14 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
         """How many times smaller than the plain array this is."""
         return float(self.nbytes / max(self.nbytes_stored, 1))
 
-    def read(self, key: Any = ..., out: Dense | None = None) -> Dense:
-        """What the plain array would give for `key`, always as a plain array; written into `out` if that is given."""
+    def read(self, key: Any = ..., out: Any = None) -> Any:
+        """What the plain array would give for `key`, always as a plain array; written into `out` if that is given.
+
+        `out` is a plain array, or a tensor of torch in the host's memory.
+        """
+        if out is not None and not isinstance(out, np.ndarray):
+            self.read(key, memory_of(out))
+            return out
         if out is not None and (is_compressed(out) or not out.flags.writeable):
             raise ValueError("out must be a plain, writable array")
         if field_names(key):
@@ -155,14 +180,14 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
         cells = self.cells
         plan = cells.split(key)
         if plan is not None and plan.basic and plan.whole_items:
-            view = np.ndarray.__getitem__(self, (*plan.grid, ...))
-            if GRID_SHAPE(view) or (not GRID_SHAPE(self) and not (plan.scalar and self.ndim == 0)):
-                return view
+            numbers = self._numbers[(*plan.grid, ...)]
+            if numbers.ndim or (not self._numbers.ndim and not (plan.scalar and self.ndim == 0)):
+                return self.seen_as(numbers)
         answer = cells.read(key, plan)
         return read_only(answer) if plan is not None and plan.basic and isinstance(answer, np.ndarray) else answer
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if not self.flags.writeable:
+        if not self.is_writeable:
             raise ValueError("assignment destination is read-only")
         cells = self._cells
         rows = None if cells is None else cells.row_writer  # for steps of a buffer, which should not wait for Python
@@ -192,10 +217,6 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
         )
 
     __str__ = __repr__
-
-
-# numpy's own idea of the shape, which the class overrides: the axes of the table.
-GRID_SHAPE = np.ndarray.shape.__get__
 
 
 def check_item_ndim(item_ndim: int | None, ndim: int) -> int:

@@ -255,6 +255,19 @@ def dense(value: Any) -> Any:
     return value.read(..., value.split(...)) if isinstance(value, Cells) else value
 
 
+def memory_of(out: Any) -> Dense:
+    """The memory of a tensor, as an array that shares it; raises if it is none that can be shared."""
+    try:
+        memory = out.numpy()
+    except (AttributeError, TypeError, RuntimeError) as error:  # of another type, on a device, or part of a graph
+        raise ValueError(f"out must be a plain, writable array or a tensor in the host's memory: {error}") from error
+    if not isinstance(memory, np.ndarray):
+        raise ValueError(
+            f"out must be a plain, writable array or a tensor in the host's memory, not {type(out).__name__}"
+        )
+    return memory
+
+
 def part_shape(item_shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[int, ...]:
     """The shape of what a key takes out of an item."""
     return np.broadcast_to(np.empty((), np.uint8), item_shape)[(*key, ...)].shape

@@ -9,6 +9,7 @@ import numpy as np
 
 from compressed_array import _stream
 from compressed_array._functions import call_ufunc, changed_in_place, decoded, decoded_call, read_only
+from compressed_array._outside import ADVICE
 from compressed_array.errors import UnsupportedOperationError
 
 Method = Callable[..., Any]
@@ -178,6 +179,9 @@ class RefusedMethods:
     @property
     def __array_struct__(self: Any) -> Any:
         raise AttributeError("compressed items are not in memory as they are; use a.read()")
+
+    def __buffer__(self: Any, flags: int) -> Any:  # asked from Python 3.12 on; before, `_outside` has to be enough
+        raise UnsupportedOperationError(ADVICE)
 
     def __dlpack__(self: Any, **kwargs: Any) -> Any:
         raise BufferError("compressed items are not in memory as they are; use a.read()")

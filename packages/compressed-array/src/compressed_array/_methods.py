@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from compressed_array._flags import Flags
 from compressed_array._functions import decoded, decoded_call, read_only
 from compressed_array._item_methods import DecodedMethods, ReducingMethods, RefusedMethods
 from compressed_array._state import reduce_for_pickle
-from compressed_array._table import CELL, Table
+from compressed_array._table import Table
 from compressed_array.errors import UnsupportedOperationError
 
 
@@ -46,6 +47,16 @@ class ShapeMethods:
     T = property(lambda self: self.transpose())
     mT = property(lambda self: self.swapaxes(-1, -2))  # noqa: N815 - numpy's name
     flat = property(lambda self: read_only(self.read()).flat)
+    base = property(lambda self: self._owner)
+    flags = property(Flags)
+
+    def setflags(self: Any, write: bool | None = None, align: bool | None = None, uic: bool | None = None) -> None:
+        if write and self._owner is not None and not self._owner.is_writeable:
+            raise ValueError("cannot set WRITEABLE flag to True of this array")
+        if uic:
+            raise ValueError("cannot set WRITEBACKIFCOPY flag to True")
+        if write is not None:
+            self.is_writeable = bool(write)
 
     def __len__(self: Any) -> int:
         if not self.ndim:
@@ -59,7 +70,7 @@ class ShapeMethods:
         order = tuple(normalize_axis_index(axis, self.ndim) for axis in wanted)
         grid = len(self.grid_shape)
         if order[grid:] == tuple(range(grid, self.ndim)) and sorted(order) == list(range(self.ndim)):
-            return np.ndarray.transpose(self, order[:grid])
+            return self.seen_as(self._numbers.transpose(order[:grid]))
         return read_only(self.read().transpose(order))
 
     def swapaxes(self: Any, axis1: Any, axis2: Any) -> Any:
@@ -76,9 +87,9 @@ class ShapeMethods:
             if copy is False:
                 raise ValueError("Unable to avoid creating a copy while reshaping.")
             return read_only(self.read().reshape(full, order=order))
-        view = np.ndarray.reshape(self, grid)
-        if copy is not True and self._table.numbers_in(np.ndarray.view(view, np.ndarray)) is not None:
-            return view
+        numbers = self._numbers.reshape(grid)
+        if copy is not True and (np.may_share_memory(numbers, self._numbers) or not numbers.size):
+            return self.seen_as(numbers)
         if copy is False:
             raise ValueError("Unable to avoid creating a copy while reshaping.")
         return self._holding(grid)
@@ -92,14 +103,12 @@ class ShapeMethods:
         if any(self.shape[a] != 1 for a in gone):
             raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
         if all(a < len(self.grid_shape) for a in gone):
-            return np.ndarray.__getitem__(
-                self, (*(0 if a in gone else slice(None) for a in range(len(self.grid_shape))), ...)
-            )
+            return self.seen_as(self._numbers.squeeze(tuple(gone)))
         return read_only(self.read().squeeze(tuple(gone)))
 
     def view(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not args and not kwargs:
-            return np.ndarray.view(self)
+            return self.seen_as(self._numbers)
         return read_only(self.read().view(*args, **kwargs))
 
     def take(self: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
@@ -153,8 +162,6 @@ class CopyMethods:
         return np.asarray(self.read(), dtype)
 
     def __array_wrap__(self: Any, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        if array.dtype == CELL:
-            raise UnsupportedOperationError("numpy worked on the table instead of the items; use a.read()")
         return array[()] if return_scalar else array
 
 

@@ -1,4 +1,4 @@
-"""Reading two arrays that stand on one store, as observations and next observations do."""
+"""Reading and writing two arrays that stand on one store, as observations and next observations do."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from typing import Any
 import numpy as np
 
 from compressed_array._array import CompressedArray
-from compressed_array._cells import Dense, flat
+from compressed_array._cells import Dense, flat, memory_of
 from compressed_array._functions import is_compressed
 from compressed_array._lending import lend
 from compressed_array._store import byte_rows
 
 
 def read_pair(
-    first: CompressedArray, second: CompressedArray, key: Any = ..., out: tuple[Dense, Dense] | None = None
-) -> tuple[Dense, Dense]:
+    first: CompressedArray, second: CompressedArray, key: Any = ..., out: tuple[Any, Any] | None = None
+) -> tuple[Any, Any]:
     """`(first.read(key), second.read(key))`, decoding what both need once if they stand on one store.
 
-    `out` are two arrays to write the answers into.
+    `out` are two arrays, or tensors of torch in the host's memory, to write the answers into.
     """
+    if out is not None and not (isinstance(out[0], np.ndarray) and isinstance(out[1], np.ndarray)):
+        arrays = tuple(part if isinstance(part, np.ndarray) else memory_of(part) for part in out)
+        read_pair(first, second, key, (arrays[0], arrays[1]))
+        return out
     a, b = first.cells, second.cells
     plan = a.split(key)
     alike = a.numbers.shape == b.numbers.shape and a.item_shape == b.item_shape
@@ -40,6 +44,31 @@ def read_pair(
             rows, other_rows = byte_rows(answers[0], numbers.size), byte_rows(answers[1], numbers.size)
             a.store.read_pair(flat(numbers), rows, flat(others), other_rows)
     return answers
+
+
+def write_pair(first: CompressedArray, second: CompressedArray, row: int, items: Dense, others: Dense) -> None:
+    """`first[row] = items` and `second[row] = others`: a step of a buffer, in one go if they stand on one store."""
+    a, b = first.cells, second.cells
+    rows, other_rows = a.row_writer, b.row_writer
+    if (
+        rows is not None
+        and other_rows is not None
+        and a.store is b.store
+        and type(row) is int
+        and type(items) is type(others) is np.ndarray
+        and rows.fits(row, items)
+        and other_rows.fits(row, others)
+        and first.is_writeable
+        and second.is_writeable
+    ):
+        epochs = a.store.epochs
+        with epochs.writing, epochs.turn:
+            if rows.put(row, items):
+                if not other_rows.put(row, others):
+                    b.write(row, others)
+                return
+    first[row] = items
+    second[row] = others
 
 
 def fits(out: Dense, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
