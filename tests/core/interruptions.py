@@ -20,8 +20,8 @@ class Interruption:
     was, and `left` is above 0 if there were not so many.
     """
 
-    def __init__(self, nth: int, handler: Callable[[], None]) -> None:
-        self.left, self._handler = nth, handler
+    def __init__(self, nth: int, handler: Callable[[], None], *, sources: tuple[str, ...] = (SOURCES,)) -> None:
+        self.left, self._handler, self._sources = nth, handler, sources
         self.where = ""
         self._was_at: dict[Any, str] = {}  # of each frame, the last instruction
 
@@ -35,10 +35,12 @@ class Interruption:
         self._was_at.clear()
 
     def _trace(self, frame: Any, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(SOURCES):
+        if not frame.f_code.co_filename.startswith(self._sources):
             return None
         frame.f_trace_opcodes = True
-        if event == "opcode":
+        if event == "call":
+            self._was_at[frame] = "RESUME"  # of which Python tells by this event alone
+        elif event == "opcode":
             before = self._was_at.get(frame, "")
             self._was_at[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
             self.left -= before.startswith(("CALL", "RESUME", "JUMP_BACKWARD"))

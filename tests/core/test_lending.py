@@ -70,9 +70,9 @@ def test_no_two_share_memory_and_there_is_never_too_much(steps: list[tuple[str, 
         elif held:
             del held[which % len(held)]
         assert all((part == value).all() for part, value in held)
-        assert lender._there <= 8 * SMALLEST
+        assert lender.nbytes <= 8 * SMALLEST
     held.clear()
-    assert sum(block.nbytes for block in lender._back) == lender._there
+    assert sum(block.nbytes for block in lender._back) == lender.nbytes
     assert not lender._lent
 
 
@@ -83,7 +83,7 @@ def test_sizes_that_are_no_longer_asked_for_make_room() -> None:
         assert len({address(array) for array in kept}) == blocks
         assert len(lender._lent) == blocks
         del kept
-        assert lender._there <= 4 * SMALLEST
+        assert lender.nbytes <= 4 * SMALLEST
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, SMALLEST - 1, LARGEST + 1])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,47 @@ def test_eight_readers_beside_one_writer(
         reader.join()
     assert not failures
     assert min(reads) > 0
+
+
+@pytest.fixture
+def _impatient() -> Iterator[None]:
+    """Threads that take turns often, and so at more points."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("_impatient")
+def test_whole_arrays_are_read_beside_a_writer(codec: str, seconds: float) -> None:
+    """By slices, cells, reductions and iteration, which look at the table itself while it changes."""
+    array = ca.zeros((CELLS, 2, 500), np.uint16, item_ndim=1, codec=codec)
+    stop, failures, rounds = threading.Event(), [], [0]
+
+    def read() -> None:
+        try:
+            while not stop.is_set():
+                seen = [array.read(), array[3:40:2].read(), array[rounds[0] % CELLS, 1], array[..., 5:9]]
+                seen += [array.max(axis=-1), array[:9].min(), next(iter(array)).read()]
+                seen += ca.read_pair(array, array[::-1], slice(4, 30))
+                for got in seen:
+                    # Every item is made of one number, which says nothing of where it belongs.
+                    if got.ndim and got.shape[-1] > 2 and (got != got[..., :1]).any():
+                        failures.append("a torn item")
+                rounds[0] += 1
+        except BaseException as error:
+            failures.append(repr(error))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    rng, deadline = np.random.default_rng(5), time.monotonic() + seconds
+    while (time.monotonic() < deadline or not rounds[0]) and not failures:
+        rows = rng.permutation(CELLS)[:8]
+        array[rows] = np.repeat(rng.integers(0, 60000, (8, 2, 1), np.uint16), 500, axis=2)
+    stop.set()
+    reader.join()
+    assert not failures
 
 
 def test_writers_take_turns(codec: str) -> None:

@@ -204,7 +204,7 @@ def test_threads_that_read_a_batch_together(codec: str, monkeypatch: pytest.Monk
     if not ca.has_numba():
         pytest.skip("there are no kernels here")
     monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "4")
-    monkeypatch.setattr(_parallel, "_pool", None)
+    monkeypatch.setattr(_parallel, "_pool", _parallel.Pool())
     monkeypatch.setattr(_parallel, "MIN_BYTES_PER_THREAD", 1)
     stream = Stacked(2, 4, (1, 20, 20))
     obs, next_obs = pair((300, *stream.items().shape), codec, 3)
@@ -222,7 +222,7 @@ def test_threads_that_read_a_batch_together(codec: str, monkeypatch: pytest.Monk
 @pytest.mark.skipif(not ca.has_numba(), reason="there are no kernels here")
 def test_an_item_that_fails_is_named_whoever_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "3")
-    monkeypatch.setattr(_parallel, "_pool", None)
+    monkeypatch.setattr(_parallel, "_pool", _parallel.Pool())
     monkeypatch.setattr(_parallel, "MIN_BYTES_PER_THREAD", 1)
     pytest.importorskip("zstandard")
     screens = Screens(1, (32, 32), "busy")

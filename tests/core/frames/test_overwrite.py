@@ -62,10 +62,10 @@ def write_rings(codec: str, lanes: int, kind: str, depth: int, steps: int = 400,
 def test_rows_written_at_once_and_step_by_step_are_the_same_bytes(
     codec: str, lanes: int, kind: str, depth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = 90 if lanes in MANY_LANES else 400
-    at_once = write_rings(codec, lanes, kind, depth, steps)
+    steps, rows = (56, 33) if lanes in MANY_LANES else (400, 60)
+    at_once = write_rings(codec, lanes, kind, depth, steps, rows)
     monkeypatch.setattr(RowWriter, "write", lambda *given: False)
-    by_steps = write_rings(codec, lanes, kind, depth, steps)
+    by_steps = write_rings(codec, lanes, kind, depth, steps, rows)
     for one, other in zip(at_once, by_steps, strict=True):
         np.testing.assert_array_equal(one.cells.numbers, other.cells.numbers)
     tables = [arrays[0].store._frames.groups.table for arrays in (at_once, by_steps)]
@@ -258,7 +258,7 @@ def test_rows_of_a_thread_that_uses_many_levels_of_zstd() -> None:
     for at, step in enumerate(stream.steps(300)):
         array[at % 30] = plain[at % 30] = step.obs
         in_use = array.store._frames.intra.level
-        for level in (1, 5, 6, 7, 8):
+        for level in (2, 4, 5, 7, 8):  # none that a store uses by itself
             ca.get_codec(f"zstd/{level}").encode_parts(Payloads.from_parts([step.obs.reshape(-1)]))
         assert in_use not in _foreign._contexts._compressors
     np.testing.assert_array_equal(array.read(), plain)

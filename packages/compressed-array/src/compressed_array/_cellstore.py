@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array._coding import decode_records, encode_records
 from compressed_array._epochs import Epochs
 from compressed_array._heap import MAX_PAYLOAD, OFFSET_BITS, HostHeap
 from compressed_array._kernels import native
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import NATIVE_FROM, Payloads
 from compressed_array._recommend import choose
-from compressed_array._store import UNWRITTEN, Lanes, RecordNumbers, Records, byte_rows
-from compressed_array.abc import Codec, decode_each, encode_each
-from compressed_array.errors import LossyWriteError
+from compressed_array._store import UNWRITTEN, Lanes, RecordNumbers, Records, byte_rows, unchanging
+from compressed_array.abc import Codec
 from compressed_array.registry import get_codec
 
 TAG_BITS = 56
@@ -93,6 +93,7 @@ class CellStore:
             return self._heap.nbytes + tables + dictionaries
 
     def read(self, numbers: RecordNumbers, out: Records) -> None:
+        numbers = unchanging(numbers)
         where, size = self._where[numbers], self._size[numbers]
         tags = where >> TAG_BITS
         if len(tags) and (tags == tags[0]).all():
@@ -126,7 +127,7 @@ class CellStore:
         self._settle()
         if not records.size:
             return np.zeros(len(records), np.uint32)
-        payloads = self._encode(self._codec_for(records), records)
+        payloads = encode_records(self._codec_for(records), records, self._dtype)
         shrinks = payloads.size < self.record_nbytes
         coded, plain = np.flatnonzero(shrinks), np.flatnonzero(~shrinks)
         where = np.zeros(len(records), np.int64)
@@ -211,27 +212,7 @@ class CellStore:
         if tag == RAW:
             copy_rows(payloads, out)
             return
-        codec = self._codecs[tag - FIRST_CODEC]
-        if isinstance(codec, Codec):
-            codec.decode_batch(payloads, out)
-        else:
-            decode_each(codec, payloads, self._typed(out))
-
-    def _encode(self, codec: Any, records: Records) -> Payloads:
-        if isinstance(codec, Codec):
-            return codec.encode_batch(records)
-        payloads = encode_each(codec, self._typed(records))
-        # Other libraries have codecs that round or quantise, and no way to ask which; ours are tested not to.
-        shrunk = np.flatnonzero(payloads.size < self.record_nbytes)
-        back = np.empty((len(shrunk), self.record_nbytes), np.uint8)
-        decode_each(codec, payloads.select(shrunk), self._typed(back))
-        if not np.array_equal(back, records[shrunk]):
-            raise LossyWriteError(f"{codec!r} does not give back the bytes it was given; use a lossless codec")
-        return payloads
-
-    def _typed(self, records: Records) -> npt.NDArray[Any]:
-        """Rows as another library's codec wants them: numbers as numbers, which may help it, the rest as bytes."""
-        return records.view(self._dtype) if self._dtype.kind in "biufc" else records
+        decode_records(self._codecs[tag - FIRST_CODEC], payloads, out, self._dtype)
 
     def _codec_for(self, records: Records) -> Any:
         if self._looks and self._seen >= self._looks[0]:

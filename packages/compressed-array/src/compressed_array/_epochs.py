@@ -2,7 +2,9 @@
 
 A writer makes new data where no reader looks, publishes it with single aligned stores, and *retires* what it replaced.
 A reader marks its stay with `reading()`. What was retired is reclaimed once every reader has left that might have seen
-it: readers are counted by the parity of the epoch they entered in, and an epoch ends when the one before has emptied.
+it: each holds a view of the page that was current when it came, and a page that is no longer current is gone with its
+last view. Nobody is counted, so that nobody can be counted wrong: a view ends with its `with`, in C, or dies with
+whatever an interrupt has left of its reader.
 """
 
 from __future__ import annotations
@@ -12,9 +14,13 @@ import os
 import sys
 import threading
 import weakref
+from array import array
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from types import FrameType
+from typing import Any
 
 import compressed_array._kernels  # noqa: F401 - registers its fork hook first: a writer takes our lock, then that one
 from compressed_array.errors import BusyStoreError
@@ -60,104 +66,114 @@ class Turn:
         return frame is not None
 
 
-class Reading:
-    """The stay of one reader. A class, since a batch is read in less time than a generator takes to begin and end."""
-
-    __slots__ = ("_epochs", "_parity")
-
-    def __init__(self, epochs: Epochs) -> None:
-        self._epochs = epochs
-
-    def __enter__(self) -> None:
-        self._parity = self._epochs.enter()
-
-    def __exit__(self, *_: object) -> None:
-        self._epochs.leave(self._parity)
-
-
-class Epochs:
-    """The meeting rules of one store's readers and writers."""
+class Exclusive:
+    """The lock and the turn of a store that one thread uses at a time. A fork waits for whoever has the lock."""
 
     def __init__(self) -> None:
         self.serial = next(_serials)  # whoever needs the locks of several takes them in this order
         self.writing, self.turn = threading.RLock(), Turn()
-        self._count = threading.RLock()  # a signal's handler may read while it is held
-        self._epoch = 0
-        self._readers = [0, 0]
-        self._retired: list[list[Reclaim]] = [[], []]
-        self._ready: deque[Reclaim] = deque()
-        with _all_lock:
-            _all_epochs.add(self)
+        # A dict, of which each change is one step: a handler may make a store while its thread makes another.
+        _all[self.serial] = weakref.ref(self, partial(_forget, self.serial))
 
-    def reading(self) -> Reading:
-        """Whatever is published when this begins stays readable until it ends: `with epochs.reading():`."""
-        return Reading(self)
-
-    def enter(self) -> int:
-        """Count a reader in; says by which parity to count it out."""
-        with self._count:
-            parity = self._epoch & 1
-            self._readers[parity] += 1
-        return parity
-
-    def leave(self, parity: int) -> None:
-        """Count a reader out."""
-        with self._count:
-            self._readers[parity] -= 1
-
-    def retire(self, reclaim: Reclaim) -> None:
-        """Call `reclaim` when no reader can see any more what was just unpublished. Only while `writing` is held."""
-        self._retired[self._epoch & 1].append(reclaim)
-
-    def collect(self) -> None:
-        """Reclaim what no reader can see any more. Only while `writing` is held."""
-        if not self._ready and not any(self._retired):
-            return
-        for _ in range(2):  # with no reader about, both generations are ready at once
-            with self._count:
-                before = (self._epoch + 1) & 1
-                if self._readers[before] > 0:
-                    break
-                ready, self._retired[before] = self._retired[before], []
-                self._epoch += 1
-                self._ready.extend(ready)
-        while self._ready:  # of which none is called twice, even if an interrupt comes in between
-            self._ready.popleft()()
-
-    def _after_fork(self) -> None:
-        # Readers of the parent's other threads do not exist in the child, so nobody would ever count them out.
-        self._count = threading.RLock()
-        self._readers = [0, 0]
+    def after_fork(self) -> None:
+        """Be as new in a child, where the threads of the parent that might have had it are no more."""
         self.writing, self.turn = threading.RLock(), Turn()
 
 
+class Generation:
+    """What was retired while readers held views of a page, for as long as there is one of these, or of earlier ones."""
+
+    __slots__ = ("page", "retired")
+
+    def __init__(self, page: array[int]) -> None:
+        self.page: weakref.ref[array[int]] | None = weakref.ref(page)
+        self.retired: deque[Reclaim] = deque()
+
+    @property
+    def is_over(self) -> bool:
+        return self.page is None or self.page() is None
+
+
+class Epochs(Exclusive):
+    """The meeting rules of one store's readers and writers."""
+
+    def __init__(self) -> None:
+        self._page = _new_page()
+        self._generations = deque([Generation(self._page)])  # the last is the page's
+        super().__init__()
+
+    def reading(self) -> memoryview:
+        """Whatever is published when this begins stays readable until it ends: `with epochs.reading():`."""
+        return memoryview(self._page)
+
+    def retire(self, reclaim: Reclaim) -> None:
+        """Call `reclaim` when no reader can see any more what was just unpublished. Only while `writing` is held."""
+        self._generations[-1].retired.append(reclaim)
+
+    def collect(self) -> None:
+        """Reclaim what no reader can see any more. Only while `writing` is held."""
+        generations = self._generations
+        if generations[-1].retired or generations[-1].is_over:
+            # In this order: if an interrupt comes in between, what is retired waits for readers of the old page, too.
+            page = _new_page()
+            generations.append(Generation(page))
+            self._page = page
+        while len(generations) > 1 and generations[0].is_over:
+            retired = generations[0].retired
+            while retired:  # of which none is called twice, even if an interrupt comes in between
+                retired.popleft()()
+            generations.popleft()
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        # The views of the parent's other threads are still there in the child, and nobody will ever let go of them.
+        for generation in self._generations:
+            generation.page = None
+        self._page = _new_page()
+        self._generations.append(Generation(self._page))
+
+
+def _new_page() -> array[int]:
+    return array("B", b"\0")
+
+
+def _forget(serial: int, _: object) -> None:
+    _all.pop(serial, None)
+
+
 _serials = itertools.count()
-_all_lock = threading.Lock()
-_all_epochs: weakref.WeakSet[Epochs] = weakref.WeakSet()
-_forking = threading.Lock()  # two threads that fork at once do so one after the other
-_held: list[Epochs] = []
+_all: dict[int, weakref.ref[Exclusive]] = {}
+_forking = threading.RLock()  # two threads that fork at once do so one after the other
+_held: list[list[Any]] = []  # of each fork under way: a handler may fork amid another
 
 
 def _before_fork() -> None:
     _forking.acquire()
+    _held.append([])
     # A child forked in the middle of another thread's write would inherit a half-published store.
-    with _all_lock:
-        _held.extend(sorted(_all_epochs, key=lambda epochs: epochs.serial))
-    for epochs in _held:
-        epochs.writing.acquire()
+    for store in _stores():
+        _held[-1].append(store.writing)
+        store.writing.acquire()
 
 
 def _after_fork_in_parent() -> None:
-    while _held:
-        _held.pop().writing.release()
+    for lock in _held.pop() if _held else ():
+        with suppress(RuntimeError):  # if an interrupt came before it was taken
+            lock.release()
     _forking.release()
 
 
 def _after_fork_in_child() -> None:
-    global _all_lock, _forking
-    _all_lock, _forking = threading.Lock(), threading.Lock()
-    while _held:
-        _held.pop()._after_fork()
+    global _forking
+    _forking = threading.RLock()
+    _held.clear()
+    for store in _stores():
+        store.after_fork()
+
+
+def _stores() -> list[Exclusive]:
+    found = (_all[serial]() for serial in sorted(_all.copy()) if serial in _all)
+    return [store for store in found if store is not None]
 
 
 if hasattr(os, "register_at_fork"):

@@ -28,10 +28,10 @@ PATIENCE = 20_000  # looks at whether the others are done, before sleeping, from
 
 def is_usable(frames: Frames) -> bool:
     """Whether there are kernels, and zstd's own functions for them where zstd is used at all."""
-    uses_zstd = frames.intra is not None or bool(frames.codecs)
-    if uses_zstd and _foreign.zstd() is None:
+    if native("_frame_kernels") is None or native("_walk_kernels") is None:
         return False
-    return native("_frame_kernels") is not None and native("_walk_kernels") is not None
+    uses_zstd = frames.intra is not None or bool(frames.codecs)
+    return not uses_zstd or _foreign.zstd() is not None
 
 
 class WriterTables:
@@ -66,7 +66,7 @@ class ReaderTables:
         self._of = frames.groups.table, layouts, references, frames.decoder, len(frames.codecs), frames.most_unpacked
         table, _, _, decoder, codecs, unpacked = self._of
         unpacked = unpacked if codecs else 0
-        self._scratch = scratch = map_memory(frames.record_nbytes + unpacked + 2 * ROOM)  # mostly little is touched
+        self._scratch = scratch = map_memory(2 * frames.record_nbytes + unpacked + 3 * ROOM)  # mostly little is touched
         calls = None if decoder is None else decoder.calls()
         zstd = (0, 0, 0)
         if calls is not None:
@@ -136,11 +136,11 @@ class NativeEngine:
         self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, tables: WriterTables
     ) -> tuple[Any, ...]:
         frames, size = self._frames, geometry.frame_nbytes
-        needed = 3 * (size + (size >> 8) + ROOM)
+        needed = 4 * (size + (size >> 8) + ROOM)
         if len(self._scratch) != needed:  # a store that finds its items to be stacks needs less from then on
             self._scratch = np.empty(needed, np.uint8)
             self._scratch_at = self.address_of(self._scratch)
-        how = (frames.reference, frames.worth_zstd, frames.mode, frames.capacity, frames.layout_number)
+        how = frames.reference, frames.worth_zstd, frames.mode, frames.capacity, frames.layout_number, frames.foretold
         place = self.address_of(items), items.strides[0]
         return *place, geometry.words, lane_of, tables.words, (*how, *self.compressor(), self._scratch_at)
 

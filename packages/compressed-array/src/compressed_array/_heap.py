@@ -105,8 +105,8 @@ class HostHeap:
         return self._bases, self._used, self._live
 
     def payloads(self, address: Numbers, size: Numbers) -> Payloads:
-        """The payloads at these addresses, by reference."""
-        return Payloads(self._buffers, address >> OFFSET_BITS, address & OFFSET_MASK, size, self._bases)
+        """The payloads at these addresses, by reference, and for that long with the memory of all there are now."""
+        return Payloads(tuple(self._buffers), address >> OFFSET_BITS, address & OFFSET_MASK, size, self._bases)
 
     def free(self, address: Numbers, size: Numbers) -> None:
         """Give up payloads. Their bytes may be reused at once: no reader may look at them any more."""

@@ -29,9 +29,14 @@ class Lender:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._lock = Lock()
-        self._there = 0  # bytes of all blocks that exist
         self._back: deque[Bytes] = deque()
-        self._lent: dict[int, weakref.ref[Dense]] = {}
+        self._lent: dict[int, tuple[weakref.ref[Dense], int]] = {}  # and how many bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all blocks. Added up anew: a count that is kept would be wrong for good after an interrupt."""
+        lent = sum(nbytes for _, nbytes in self._lent.copy().values())
+        return lent + sum(block.nbytes for block in self._back.copy())
 
     def lend(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Dense:
         """A new array, of whatever was there before; plain memory if there is none to lend."""
@@ -42,27 +47,21 @@ class Lender:
         # On a memoryview, not on the block itself: numpy lets a view of a view refer to the array that has the memory,
         # and then nothing would tell whether the one in between is still looked at.
         whole = np.frombuffer(block.data, dtype)
-        self._lent[id(block)] = weakref.ref(whole, partial(_take_back, block, self._lent, self._back))
+        self._lent[id(block)] = weakref.ref(whole, partial(_take_back, block, self._lent, self._back)), nbytes
         return whole.reshape(shape)
 
     def _block(self, nbytes: int) -> Bytes | None:
-        if not self._lock.acquire(blocking=False):  # whoever would have to wait is better off with memory of its own
+        if self._lock.locked():  # whoever would have to wait is better off with memory of its own; a handler must not
             return None
-        try:
+        with self._lock:
             for _ in range(len(self._back)):
                 block = self._back.pop()
                 if block.nbytes == nbytes:
                     return block
                 self._back.appendleft(block)
-            while self._back and self._there + nbytes > self._most:
-                self._there -= self._back.popleft().nbytes
-            if self._there + nbytes > self._most:
-                return None
-            made = np.empty(nbytes, np.uint8)
-            self._there += nbytes
-            return made
-        finally:
-            self._lock.release()
+            while self._back and self.nbytes + nbytes > self._most:
+                self._back.popleft()
+            return np.empty(nbytes, np.uint8) if self.nbytes + nbytes <= self._most else None
 
 
 def _take_back(block: Bytes, lent: dict[int, Any], back: deque[Bytes], _: object) -> None:

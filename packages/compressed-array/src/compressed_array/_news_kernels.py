@@ -7,11 +7,11 @@ from typing import Any
 import numba
 import numpy as np
 
-from compressed_array._frame_kernels import INTEGER, WORDS, keep_last
-from compressed_array._item_kernels import count_new, take_frame
+from compressed_array._frame_kernels import INTEGER, WORDS
+from compressed_array._item_kernels import count_new, move_on, take_frame
 from compressed_array._lanes import IN_BATCH, ITEM, LAST
 from compressed_array._layouts import DEPTH, FRAME, RECORD
-from compressed_array._native import Word, jit
+from compressed_array._native import Word, copy_bytes, jit
 
 NOTHING, LANES = numba.types.void, INTEGER[:, ::1]
 
@@ -48,7 +48,11 @@ def remember(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any
     for i in range(lane_of.shape[0]):
         lane = lanes[lane_of[i]]
         lane[IN_BATCH], lane[LAST] = source + i * stride, 1
-    keep_last(lane_of, np.int64(0), np.int64(lane_of.shape[0]), np.int64(lanes.ctypes.data), geometry[RECORD])
+    for i in range(lane_of.shape[0]):  # of many items that went to one lane, the last
+        lane = lanes[lane_of[i]]
+        if lane[IN_BATCH] != 0:
+            copy_bytes(lane[ITEM], lane[IN_BATCH], geometry[RECORD])
+            lane[IN_BATCH] = 0
 
 
 @jit(INTEGER(INTEGER, INTEGER, WORDS, WORDS, LANES, WORDS, INTEGER, INTEGER))
@@ -57,16 +61,19 @@ def take_news(
 ) -> Word:
     """All of it in one call: how many frames are new, laid out item by item; if too many, less than 0 and nothing done.
 
-    Items without any are those that their lanes remember.
+    Items without any are those that their lanes remember. Another thread may change the others meanwhile: what lanes
+    remember of them is what is laid out.
     """
     total = count_news(source, stride, geometry, lane_of, lanes, new)
     if total > room:
         return -total
     depth, at = geometry[DEPTH], target
     for i in range(lane_of.shape[0]):
+        lane = lanes[lane_of[i]]
+        if new[i] > 0:
+            move_on(lane[ITEM], source + i * stride, new[i], geometry)
+            lane[LAST] = 1
         for index in range(depth - new[i], depth):
-            take_frame(source + i * stride, np.int64(index), geometry, at)
+            take_frame(lane[ITEM], np.int64(index), geometry, at)
             at += geometry[FRAME]
-    if total > 0:
-        remember(source, stride, geometry, lane_of, lanes)
     return total

@@ -1,24 +1,117 @@
 """Sharing the rows of a batch among a few threads.
 
 Numba's own parallel layers abort the process when two Python threads enter them at once or a forked child uses them,
-so kernels release the GIL and are run over ranges of rows on a plain thread pool, which a fork child makes anew.
+so kernels release the GIL and are run over ranges of rows on plain threads, which a forked child starts anew.
+
+A signal's handler runs in the main thread between any two steps of it, reads arrays itself, or raises, as Ctrl-C does.
+So whoever shares work takes no lock that a handler could find taken, hands it over by calls into C, which a handler
+does not divide, and leaves by such a call as well: when it is over, for whatever reason, no other thread is at work.
 """
 
 from __future__ import annotations
 
+import _thread
+import ctypes
 import os
+import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from threading import Lock
+from contextlib import suppress
+from itertools import repeat
+from queue import SimpleQueue
 
 # Handing work to a thread costs tens of microseconds; less than this many bytes a thread is decoded sooner than that.
 MIN_BYTES_PER_THREAD = 256 * 1024
 MAX_THREADS = 8
 RANGES_PER_THREAD = 4
 
-_lock = Lock()
-_pool: ThreadPoolExecutor | None = None
+# Python's own locks under the ones it shows. A handler may run, and raise, amid `Lock.acquire`; amid this it waits.
+_LOCK, _IF_FREE, _WAIT = ctypes.c_void_p, 0, 1
+_take = ctypes.PYFUNCTYPE(ctypes.c_int, _LOCK, ctypes.c_int)(("PyThread_acquire_lock", ctypes.pythonapi))
+_take_without_gil = ctypes.CFUNCTYPE(ctypes.c_int, _LOCK, ctypes.c_int)(("PyThread_acquire_lock", ctypes.pythonapi))
+_give = ctypes.PYFUNCTYPE(None, _LOCK)(("PyThread_release_lock", ctypes.pythonapi))
+_make = ctypes.PYFUNCTYPE(_LOCK)(("PyThread_allocate_lock", ctypes.pythonapi))
+
+
+class Share:
+    """A part of some work that another thread may do: taken by it, or by its owner, who wants it done no more."""
+
+    __slots__ = ("__weakref__", "lock", "work")
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.work: Callable[[], None] | None = work
+        self.lock: int = _free_lock()
+        if not self.lock:
+            raise MemoryError("no memory for a lock")
+        end = _End(self, _ended.append)
+        end.lock = self.lock
+        _ends[self.lock] = end
+
+    def do(self) -> None:
+        """Do it, unless it is taken."""
+        if _take(self.lock, _IF_FREE):
+            try:
+                work = self.work
+                if work is not None:
+                    work()
+            except BaseException:  # whoever needs to know of it has it told by the work itself
+                pass
+            finally:
+                _give(self.lock)
+
+    def withdraw(self) -> None:
+        """Have it done no more if it is not begun, and do not keep what it is about."""
+        _take(self.lock, _IF_FREE)
+        self.work = None
+
+
+class _End(weakref.ref[Share]):
+    """Knows the lock of a share that is gone. A finaliser in Python would be a place where an interrupt gets lost."""
+
+    __slots__ = ("lock",)
+    lock: int
+
+
+_ends: dict[int, _End] = {}
+_ended: deque[_End] = deque()
+
+
+def _free_lock() -> int:
+    try:
+        lock = _ended.popleft().lock
+    except (IndexError, AttributeError):  # the latter if an interrupt came amid the making of a share
+        return int(_make() or 0)
+    _take(lock, _IF_FREE)
+    _give(lock)
+    return lock
+
+
+class Pool:
+    """Threads that do shares in the order they are offered. They are started when there are some, and never end."""
+
+    def __init__(self) -> None:
+        self.shares: SimpleQueue[Share] = SimpleQueue()  # whose `put` a handler may call amid another
+        self._counting = _thread.allocate_lock()  # which only they take: no handler runs there
+        self._threads = 0
+
+    def offer(self, shares: list[Share]) -> None:
+        """Have shares done by as many threads, or fewer; as few as none, where no thread can be started."""
+        if self._threads < len(shares):
+            with suppress(RuntimeError):  # none is to be had, or the interpreter is shutting down
+                _thread.start_new_thread(self._serve, (len(shares),))
+        for share in shares:
+            self.shares.put(share)
+
+    def _serve(self, most: int) -> None:
+        with self._counting:
+            if self._threads >= most:  # others were started meanwhile
+                return
+            self._threads += 1
+        while True:
+            self.shares.get().do()
+
+
+_pool = Pool()
 
 
 def thread_count() -> int:
@@ -46,19 +139,21 @@ def together(work: Callable[[], None], shares: int, is_done: Callable[[], bool])
 
     Those that come late have nothing to do and are not waited for. So work fails only by what this thread meets.
     """
-    jobs: list[Future[None]] = []
+    others = [Share(work) for _ in range(shares - 1)]
+    # The work of others writes into the caller's memory, which must not be returned to it before they are done. To take
+    # a share's lock is to see to it that nobody begins it, and to wait for whoever has; `deque` does so for all of them
+    # in one call.
+    taking = map(_take_without_gil, [share.lock for share in others], repeat(_WAIT))
     done = False
     try:
-        jobs.extend(_submit(work) for _ in range(shares - 1))
+        _pool.offer(others)
         work()
         done = is_done()
     finally:
         if not done:
-            _finish(jobs)
-        for job in jobs:
-            job.cancel()
-    while not done:  # a job whose thread could not be started may have been taken on by another, which is no future's
-        done = is_done()
+            deque(taking, 0)
+    for share in others:
+        share.withdraw()
 
 
 def over_rows(work: Callable[[int, int], None], rows: int, nbytes: int, *, threads: bool = True) -> None:
@@ -70,39 +165,25 @@ def over_rows(work: Callable[[int, int], None], rows: int, nbytes: int, *, threa
     # Each thread takes the next range when it is done with one: a thread that starts late is not waited for.
     count = min(shares * RANGES_PER_THREAD, rows)
     ranges = deque((rows * k // count, rows * (k + 1) // count) for k in range(count))
+    errors: list[BaseException] = []
 
     def take_ranges() -> None:
         try:
             while (span := _next(ranges)) is not None:
                 work(*span)
-        except BaseException:
+        except BaseException as error:
             ranges.clear()  # what is left is no longer wanted
+            errors.append(error)
             raise
 
-    jobs: list[Future[None]] = []
-    try:
-        jobs.extend(_submit(take_ranges) for _ in range(shares - 1))
-        take_ranges()
-    finally:
-        errors = _finish(jobs)
-    for error in errors:
-        if error is not None:
-            raise error
-
-
-def _finish(jobs: list[Future[None]]) -> list[BaseException | None]:
-    """Wait for jobs, whatever happens: they write into the caller's memory, which must not be returned to it before."""
-    interrupt: BaseException | None = None
-    while True:
+    together(take_ranges, shares, lambda: False)
+    if errors:
+        error = errors[0]
+        errors.clear()
         try:
-            begun = [job for job in jobs if not job.cancel()]
-            wait(begun)
-            break
-        except BaseException as error:  # Ctrl-C
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
-    return [job.exception() for job in begun]
+            raise error
+        finally:
+            del error  # or this frame and the error would keep each other, and all frames that called this one
 
 
 def _next(ranges: deque[tuple[int, int]]) -> tuple[int, int] | None:
@@ -112,23 +193,9 @@ def _next(ranges: deque[tuple[int, int]]) -> tuple[int, int] | None:
         return None
 
 
-def _submit(work: Callable[[], None]) -> Future[None]:
-    global _pool
-    with _lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(max(thread_count() - 1, 1), thread_name_prefix="compressed-array")
-        pool = _pool
-    try:
-        return pool.submit(work)
-    except RuntimeError:  # the interpreter is shutting down and takes no new work; the caller's thread does it all
-        done: Future[None] = Future()
-        done.set_result(None)
-        return done
-
-
 def _forget_pool() -> None:
-    global _pool, _lock
-    _pool, _lock = None, Lock()
+    global _pool
+    _pool = Pool()
 
 
 if hasattr(os, "register_at_fork"):

@@ -32,22 +32,31 @@ class RowWriter:
 
     def write(self, row: int, items: npt.NDArray[Any]) -> bool:
         """Write items to a row and give up what was there, if they can be written so; says whether that was done."""
-        store = self._store
-        if items.shape != self._shape or items.dtype != self._dtype or not 0 <= row < self._count:
+        if not self.fits(row, items):
             return False
-        with store.epochs.writing, store.epochs.turn:
-            if store.has_buried:
-                return False
-            if (store.changes != self._changes or items.strides != self._strides) and not self._renew(items):
-                return False
-            # zstd's context may be gone: it goes with its thread, or when that has used many others.
-            if self._uses_zstd and self._engine.compressor() != self._compressor and not self._renew(items):
-                return False
-            if not store.passes():  # last, since it counts
-                return False
-            done: int = self._overwrite(self._words, self._address_of(items), row)
-            if done != PUT:
-                store.finish_row(items, self._geometry, self._lanes, done, self._numbers.copy(), self._rows[row])
+        epochs = self._store.epochs
+        with epochs.writing, epochs.turn:
+            return self.put(row, items)
+
+    def fits(self, row: int, items: npt.NDArray[Any]) -> bool:
+        """Whether items are of the right shape and dtype, and the row is there."""
+        return items.shape == self._shape and items.dtype == self._dtype and 0 <= row < self._count
+
+    def put(self, row: int, items: npt.NDArray[Any]) -> bool:
+        """`write` for items that fit, while the caller has the store to itself."""
+        store = self._store
+        if store.has_buried:
+            return False
+        if (store.changes != self._changes or items.strides != self._strides) and not self._renew(items):
+            return False
+        # zstd's context may be gone: it goes with its thread, or when that has used many others.
+        if self._uses_zstd and self._engine.compressor() != self._compressor and not self._renew(items):
+            return False
+        if not store.passes():  # last, since it counts
+            return False
+        done: int = self._overwrite(self._words, self._address_of(items), row)
+        if done != PUT:
+            store.finish_row(items, self._geometry, self._lanes, done, self._numbers.copy(), self._rows[row])
         return True
 
     def _renew(self, items: npt.NDArray[Any]) -> bool:

@@ -27,6 +27,12 @@ class WritesRows(Protocol):
     def write(self, row: int, items: npt.NDArray[Any]) -> bool:
         """Write items of the right shape and dtype, if they are such as this can write; says whether it did."""
 
+    def fits(self, row: int, items: npt.NDArray[Any]) -> bool:
+        """Whether items are of the right shape and dtype, and the row is there."""
+
+    def put(self, row: int, items: npt.NDArray[Any]) -> bool:
+        """`write` for items that fit, while the caller has the store to itself."""
+
 
 class Store(Protocol):
     """Records of `record_nbytes` bytes by number.
@@ -99,3 +105,11 @@ def exchange(store: Store, cells: RecordNumbers, numbers: RecordNumbers) -> None
     old = cells.copy()
     cells[...] = numbers
     store.release(old)
+
+
+def unchanging(numbers: RecordNumbers) -> RecordNumbers:
+    """Numbers that nobody else will change: a copy, unless they are one already.
+
+    It is made before the tables are looked at, since cells may be given numbers that those do not know.
+    """
+    return numbers if numbers.base is None and numbers.flags.c_contiguous else np.array(numbers)
