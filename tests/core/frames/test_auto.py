@@ -15,10 +15,11 @@ from streams import Screens, Stacked, check_store, record_kinds
 
 import compressed_array as ca
 from compressed_array._framestore import FrameStore
-from compressed_array._groups import FROM_REFERENCE, SINCE_LAST, ZSTD
+from compressed_array._groups import FROM_REFERENCE, SINCE_LAST
 from compressed_array.codecs.none import Raw
 
 SHAPE = (32, 32)
+CHANGES = {"delta", "delta-zstd"}
 
 
 def stream_of(kinds: list[str], each: int, shape: tuple[int, ...] = SHAPE) -> np.ndarray[Any, Any]:
@@ -30,7 +31,7 @@ def stream_of(kinds: list[str], each: int, shape: tuple[int, ...] = SHAPE) -> np
 
 
 def id_of(codec: Any) -> str:
-    return str(codec.codec_id)
+    return str(ca.registry.parse_shorthand(ca.shorthand(codec))["id"])
 
 
 def written(plain: np.ndarray[Any, Any], batch: int = 3) -> tuple[Any, list[str]]:
@@ -46,9 +47,10 @@ def written(plain: np.ndarray[Any, Any], batch: int = 3) -> tuple[Any, list[str]
 def test_calm_frames_are_stored_as_changes() -> None:
     plain = stream_of(["calm"], 900)
     array, codecs = written(plain)
-    assert set(codecs) == {"delta"}
-    kinds = record_kinds(array.store.export(array.cells.numbers.reshape(-1))[0])
-    assert np.isin(kinds, [SINCE_LAST, FROM_REFERENCE]).mean() > 0.85  # all but the first of a group
+    assert set(codecs) <= CHANGES
+    if codecs[-1] == "delta":
+        kinds = record_kinds(array.store.export(array.cells.numbers.reshape(-1))[0])
+        assert np.isin(kinds, [SINCE_LAST, FROM_REFERENCE]).mean() > 0.85  # all but the first of a group
     assert array.nbytes_stored < 0.25 * plain.nbytes
     assert_same(array, plain)
 
@@ -66,22 +68,21 @@ def test_noise_is_stored_as_it_is() -> None:
 def test_busy_frames_go_through_zstd() -> None:
     plain = stream_of(["busy"], 900)
     array, codecs = written(plain)
-    assert codecs[-1] == "zstd"
-    kinds = record_kinds(array.store.export(array.cells.numbers.reshape(-1))[0])
-    assert np.mean(np.array(kinds) == ZSTD) > 0.9
+    assert codecs[-1] in ("zstd", "delta-zstd")
     assert array.nbytes_stored < 0.25 * plain.nbytes
     assert_same(array, plain)
 
 
 @pytest.mark.parametrize("kinds", [["calm", "noise"], ["noise", "calm"], ["busy", "calm"], ["calm", "busy", "noise"]])
 def test_the_choice_follows_the_stream(kinds: list[str]) -> None:
-    expected = {"calm": "delta", "noise": id_of(Raw()), "busy": "zstd" if ca.has_zstd() else None}
+    busy = {"zstd", "delta-zstd"} if ca.has_zstd() else None
+    expected = {"calm": CHANGES, "noise": {id_of(Raw())}, "busy": busy}
     plain = stream_of(kinds, 2400)
     array, codecs = written(plain)
     each = len(codecs) // len(kinds)
     for i, kind in enumerate(kinds):
         if expected[kind] is not None:
-            assert codecs[(i + 1) * each - 1] == expected[kind], kind
+            assert codecs[(i + 1) * each - 1] in expected[kind], kind
         assert_same(array[i * 2400 : i * 2400 + 100], plain[i * 2400 : i * 2400 + 100])
     assert_same(array, plain)
     check_store(array)
@@ -105,7 +106,7 @@ def test_the_choice_is_made_again_after_a_journey(tmp_path: Path) -> None:
         calm = stream_of(["calm"], 600)
         for low in range(0, 600, 3):
             back[low : low + 3] = calm[low : low + 3]
-        assert id_of(back.codec) == "delta"
+        assert id_of(back.codec) in CHANGES
         assert_same(back, calm)
         check_store(back)
 
@@ -116,7 +117,7 @@ def test_stacks_are_found_and_calm(rng: np.random.Generator) -> None:
     plain = np.zeros(array.shape, np.uint8)
     for t, step in enumerate(stream.steps(200)):
         array[t], plain[t] = step.obs, step.obs
-    assert id_of(array.codec) == "delta"
+    assert id_of(array.codec) in CHANGES
     assert array.nbytes_stored < 0.1 * plain.nbytes
     assert_same(array, plain)
 

@@ -17,11 +17,32 @@ from streams import check_store
 import compressed_array as ca
 from compressed_array import _frame_native
 from compressed_array._groups import FIRST_CODEC
-from compressed_array._packing import DICTIONARIES
+from compressed_array._packing import DICTIONARIES, Packing
 from compressed_array.codecs.zstd import Zstd
 
 pytestmark = pytest.mark.skipif(not ca.has_zstd(), reason="zstd is missing")
 LEVEL, SIDE = 4, 40
+
+
+@pytest.fixture(autouse=True)
+def pays(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dictionary is used as soon as it is learnt, though for the few frames here it is too large."""
+    if "has_to_save" not in request.node.name:
+        monkeypatch.setattr(Packing, "_pays", lambda *_: True)
+
+
+def test_a_dictionary_has_to_save_more_than_it_takes() -> None:
+    """A store of a few kilobytes must not hold a dictionary of hundreds."""
+    few, plain = new_array(400), screens(400)
+    for low in range(0, 400, 10):
+        few[low : low + 10] = plain[low : low + 10]
+    assert sum(codec.nbytes for codec in few.store._frames.codecs) == 0
+    large = new_array(6000)
+    plain = screens(6000)
+    for low in range(0, 6000, 30):
+        large[low : low + 30] = plain[low : low + 30]
+    assert sum(codec.nbytes for codec in large.store._frames.codecs) < large.nbytes_stored / 2
+    assert_same(large[:100], plain[:100])
 
 
 def screens(count: int, seed: int = 0) -> np.ndarray[Any, Any]:

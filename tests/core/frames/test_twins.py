@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streams import FRAME_CODECS, Screens, Stacked, check_store
 
 import compressed_array as ca
-from compressed_array import _frame_native, _stacks, _state
+from compressed_array import _frame_native, _residuals, _stacks, _state
 from compressed_array._frame_native import NativeEngine
 from compressed_array._frame_twin import TwinEngine
 from compressed_array.codecs.delta import Delta
@@ -86,6 +86,17 @@ def test_a_stream_that_changes_its_nature(codec: str) -> None:
             stream.set_kind(["calm", "noise", "busy", "calm"][t // 300])
         writes.append((t % 700, stream.step().obs))
     compare((700, 1, 20, 20), np.uint8, 2, codec, writes)
+
+
+@pytest.mark.skipif(not ca.has_zstd(), reason="zstd is missing")
+@pytest.mark.parametrize("dtype", ["u1", "<u2"])
+def test_a_camera_of_which_pixels_are_foretold(dtype: str) -> None:
+    rng, (y, x) = np.random.default_rng(0), np.mgrid[:32, :32]
+    smooth = 0.5 + 0.3 * np.sin(x / 7 + np.arange(200)[:, None, None] / 5) * np.cos(y / 9)
+    top = np.iinfo(dtype).max
+    plain = np.rint(smooth * top + rng.normal(0, top / 100, smooth.shape)).astype(dtype)
+    array = compare((64, 32, 32), plain.dtype, 2, "auto", [(t % 64, frame) for t, frame in enumerate(plain)])
+    assert array.store._frames.foretold != _residuals.PLAIN
 
 
 def test_a_stack_that_is_seen_late(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,13 @@ def expected_rows() -> np.ndarray[Any, Any]:
     return ((steps // 10 + 3) * (-1) ** (steps % 2) / 8 ** (steps % 5)).astype("<f4")
 
 
+def expected_camera() -> np.ndarray[Any, Any]:
+    """What the file of foretold pixels holds: a scene under noise, of which zstd alone would see nothing the same."""
+    rng, (y, x) = np.random.default_rng(0), np.mgrid[:32, :32]
+    smooth = 60 + (x * 3 + y * 2 + 4 * np.arange(80)[:, None, None]) // 2
+    return (smooth + rng.integers(-2, 3, (80, 32, 32))).astype("<u2")
+
+
 if __name__ == "__main__":
     # Run where zstandard is not installed, so that every environment can load what this makes: delta uses it if it can.
     for codec in ("none", "rle", "gzip", "delta"):
@@ -39,3 +46,6 @@ if __name__ == "__main__":
         rows = ca.compress(expected_rows(), item_ndim=1, codec="delta")
         rows.store.rest()  # which narrows groups that are not full, too
         ca.save(path, rows)
+    path = HERE / "format-1-foretold.ca"
+    if ca.has_zstd() and not path.exists():
+        ca.save(path, ca.compress(expected_camera(), item_ndim=2))

@@ -26,14 +26,13 @@ from compressed_array._groups import (
     TAG_BITS,
 )
 from compressed_array._heap import OFFSET_BITS
-from compressed_array._item_kernels import count_new, encode_frame, take_frame
+from compressed_array._item_kernels import count_new, encode_frame, move_on, take_frame
 from compressed_array._lanes import (
     BUFFER,
     CAPACITY,
     COUNT,
     FRAME_AT,
     GROUP_OF,
-    IN_BATCH,
     ITEM,
     LAST,
     MODE,
@@ -43,11 +42,7 @@ from compressed_array._lanes import (
     USED,
 )
 from compressed_array._lanes import ROWS as ROWS_MODE
-from compressed_array._layouts import (
-    DEPTH,
-    FRAME,
-    RECORD,
-)
+from compressed_array._layouts import DEPTH, FRAME
 from compressed_array._native import (
     Word,
     copy_bytes,
@@ -112,16 +107,6 @@ def open_group(lane: Any, mode: Word, capacity: Word, layout: Word, groups: Any,
 
 
 @helper
-def keep_last(lane_of: Any, first: Word, end: Word, lanes: Word, record: Word) -> None:
-    """Copy what lanes have to remember out of the batch: of many items that went to one lane, the last."""
-    for i in range(first, end):
-        lane = lane_at(lanes, lane_of[i])
-        if lane[IN_BATCH] != 0:
-            copy_bytes(lane[ITEM], lane[IN_BATCH], record)
-            lane[IN_BATCH] = 0
-
-
-@helper
 def write_batch(
     source: Word,
     stride: Word,
@@ -133,34 +118,34 @@ def write_batch(
     numbers: Any,
 ) -> Word:
     """`write_items`."""
-    reference, worth, mode, capacity, layout, compress, context, level, scratch = how
-    record, depth, size = geometry[RECORD], geometry[DEPTH], geometry[FRAME]
+    reference, worth, mode, capacity, layout, foretold, compress, context, level, scratch = how
+    depth, size = geometry[DEPTH], geometry[FRAME]
     fresh = scratch + 2 * (size + (size >> 8) + ROOM)
     groups, lists = groups_of(tables), lists_of(tables)
     counts, used, live = lists[3], tables[USED_BYTES], tables[LIVE_BYTES]
     references = words_at(tables[REFERENCES], reference + 1)
     for i in range(first, lane_of.shape[0]):
         lane, item = lane_at(tables[LANES], lane_of[i]), source + i * stride
-        new = depth
+        kept, new = lane[ITEM], depth
         if lane[LAST] != 0:
-            new = count_new(item, lane[IN_BATCH] if lane[IN_BATCH] != 0 else lane[ITEM], geometry)
+            new = count_new(item, kept, geometry)
         if new > 0:
             if lane[GROUP_OF] == 0 or lane[COUNT] + new > lane[CAPACITY]:
                 if lane[COUNT] + new < depth:
                     new = depth  # a failed write may leave a group behind that is too short to reach back into
                 lists_ready = counts[FREE] > 0 and counts[DEAD] < LISTED and counts[FULL] < LISTED
                 if not lists_ready or lane[SIZE] - lane[USED] < capacity * (size + ROOM):
-                    keep_last(lane_of, first, i, tables[LANES], record)
                     return i
                 open_group(lane, mode, capacity, layout, groups, lists)
             begin, written_as = lane[USED], lane[MODE]
+            move_on(kept, item, new, geometry)
             for index in range(depth - new, depth):
                 out = lane[BUFFER] + lane[USED]
                 if written_as == ROWS_MODE:
-                    take_frame(item, np.int64(index), geometry, out)
+                    take_frame(kept, np.int64(index), geometry, out)
                     lane[USED] += size
                 else:
-                    take_frame(item, np.int64(index), geometry, fresh)
+                    take_frame(kept, np.int64(index), geometry, fresh)
                     last = lane[FRAME_AT] if lane[COUNT] > 0 else np.int64(0)
                     lane[USED] += encode_frame(
                         fresh,
@@ -174,11 +159,11 @@ def write_batch(
                         compress,
                         context,
                         level,
+                        foretold,
                         out,
                     )
                     copy_bytes(lane[FRAME_AT], fresh, size)
                 lane[COUNT] += 1
-            lane[IN_BATCH] = item
             group = lane[GROUP_OF] - 1
             lane[LAST] = group * SLOTS + lane[COUNT]
             groups[group].count = np.uint8(lane[COUNT])
@@ -190,7 +175,6 @@ def write_batch(
         groups[group].references += np.uint32(1)
         if slot < depth - 1:
             groups[np.int64(groups[group].before) - 1].references += np.uint32(1)
-    keep_last(lane_of, first, lane_of.shape[0], tables[LANES], record)
     return np.int64(lane_of.shape[0])
 
 
@@ -207,9 +191,9 @@ def drop_item(number: Word, groups: Any, tables: Any, dead: Any, counts: Any) ->
 
 
 # Where the items are and how far apart, their geometry, their lanes, the tables, and how frames are written: the
-# reference they are coded against, what zstd may make smaller, a new group's mode, capacity and layout, zstd's
-# function, context and level, and scratch memory.
-BATCH = INTEGER, INTEGER, WORDS, WORDS, WORDS, numba.types.UniTuple(INTEGER, 9)
+# reference they are coded against, what zstd may make smaller, a new group's mode, capacity and layout, what is
+# foretold of frames for zstd, its function, context and level, and scratch memory.
+BATCH = INTEGER, INTEGER, WORDS, WORDS, WORDS, numba.types.UniTuple(INTEGER, 10)
 
 
 @jit(INTEGER(*BATCH, INTEGER, NUMBERS))
@@ -239,8 +223,8 @@ def overwrite_row(step: Any, source: Word, row: Word) -> Word:
     count, tables = step[LANE_COUNT], words_at(step[TABLES_AT], np.int64(WRITER_TABLES))
     geometry, lane_of = words_at(step[GEOMETRY_AT], step[GEOMETRY_WORDS]), words_at(step[LANES_AT], count)
     numbers, cells = numbers_at(step[NUMBERS_AT], count), numbers_at(step[CELLS_AT] + 4 * count * row, count)
-    how = step[HOW], step[HOW + 1], step[HOW + 2], step[HOW + 3], step[HOW + 4]
-    zstd_and_scratch = step[HOW + 5], step[HOW + 6], step[HOW + 7], step[HOW + 8]
+    how = step[HOW], step[HOW + 1], step[HOW + 2], step[HOW + 3], step[HOW + 4], step[HOW + 5]
+    zstd_and_scratch = step[HOW + 6], step[HOW + 7], step[HOW + 8], step[HOW + 9]
     groups, lists = groups_of(tables), lists_of(tables)
     dead, counts = lists[1], lists[3]
     counts[ITEMS] += count

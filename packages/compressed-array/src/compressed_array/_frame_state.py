@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array import _changes, _narrowing
+from compressed_array import _changes, _narrowing, _residuals
 from compressed_array._frame_twin import split_records
-from compressed_array._frames import MOST_REFERENCES, Frames
+from compressed_array._frames import LARGEST_ITEM, MOST_REFERENCES, Frames
 from compressed_array._groups import (
     ADDRESS_MASK,
     FIRST_CODEC,
@@ -30,6 +30,7 @@ from compressed_array._groups import (
     SINCE_LAST,
     SLOTS,
     TAG_BITS,
+    ZSTD,
     split_numbers,
 )
 from compressed_array._kernels import native
@@ -44,6 +45,7 @@ from compressed_array.codecs.zstd import Zstd
 from compressed_array.errors import CorruptPayloadError
 
 Numbers = npt.NDArray[np.int64]
+STREAMED_FROM = 8 * 1024 * 1024  # bytes that a packed group unpacks to
 MOST_CODECS = 1 + len(DICTIONARIES)  # one from the beginning, and those with a dictionary
 
 
@@ -96,6 +98,8 @@ def export(frames: Frames, groups: Numbers, choice: Any, found: bool) -> FrameEx
     size = table["size"].astype(np.int64)
     data = np.empty(int(size.sum()), np.uint8)
     frames.heap.payloads(table["where"] & ADDRESS_MASK, size).copy_to(data, np.cumsum(size) - size)
+    tag = (table["where"] >> TAG_BITS).astype(np.uint8)
+    is_packed = (tag >= FIRST_CODEC) & (tag != NARROW)
     before = table["before"].astype(np.int64) - 1
     # A group that is there for the sake of others may have one before it that nobody needs.
     at = np.minimum(np.searchsorted(groups, before), max(len(groups) - 1, 0))
@@ -105,9 +109,11 @@ def export(frames: Frames, groups: Numbers, choice: Any, found: bool) -> FrameEx
         list(frames.layouts),
         frames.layout_number,
         found,
-        list(frames.codecs),
+        list(frames.codecs)
+        if is_packed.any() or isinstance(choice, DeltaZstd)
+        else [],  # zstd may be missing elsewhere
         list(frames.references[1:]),
-        (table["where"] >> TAG_BITS).astype(np.uint8),
+        tag,
         table["size"].copy(),
         np.where(there, at + 1, 0).astype(np.uint32),
         table["count"].copy(),
@@ -124,7 +130,7 @@ def restore(frames: Frames, export: FrameExport) -> None:
     frames.use_layout(export.layouts[export.layout])
     frames.lanes.start_over(frames.layout.frame_nbytes)
     frames.references += [np.ascontiguousarray(reference) for reference in export.references]
-    frames.codecs = list(export.codecs)
+    frames.codecs = list(export.codecs) or frames.codecs
     size = export.size.astype(np.int64)
     address = frames.heap.append(Payloads.in_one_buffer(export.data, np.cumsum(size) - size, size))
     groups = frames.groups
@@ -145,10 +151,11 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
     given_layout(item_shape, itemsize, export.choice)  # raises where such items cannot be divided so
     layouts = export.layouts
     sound = (
-        0 < len(layouts) <= 255
+        prod(item_shape) * itemsize <= LARGEST_ITEM
+        and 0 < len(layouts) <= 255
         and 0 <= export.layout < len(layouts)
         and len(set(layouts)) == len(layouts)
-        and all(_is_layout(layout, item_shape, itemsize) for layout in layouts)
+        and all(is_layout(layout, item_shape, itemsize) for layout in layouts)
         and all(isinstance(codec, Zstd) for codec in export.codecs)
         and len(export.codecs) <= MOST_CODECS
         and bool((export.size > 0).all())
@@ -174,14 +181,17 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
         frame_nbytes = layouts[of].frame_nbytes
         if FIRST_CODEC <= tag < NARROW:
             codec = export.codecs[tag - FIRST_CODEC]
-            if not 0 <= codec.content_size(data) <= count * (frame_nbytes + ROOM):
+            unpacked = codec.content_size(data)
+            if not 0 <= unpacked <= count * (frame_nbytes + ROOM):
                 raise CorruptPayloadError(f"group {group} says that it unpacks to more than its frames take")
-            data = np.frombuffer(codec.decode(data), np.uint8)
-        is_group = (
-            _narrowing.fits(data, count, frame_nbytes)
-            if tag == NARROW
-            else _fits(data, tag == PLAIN, count, frame_nbytes, lengths)
-        )
+            if unpacked > STREAMED_FROM:
+                is_group = _stream_fits(codec, data, unpacked, count, frame_nbytes, lengths)
+            else:
+                is_group = _fits(np.frombuffer(codec.decode(data), np.uint8), False, count, frame_nbytes, lengths)
+        elif tag == NARROW:
+            is_group = _narrowing.fits(data, count, frame_nbytes)
+        else:
+            is_group = _fits(data, tag == PLAIN, count, frame_nbytes, lengths)
         if not is_group:
             raise CorruptPayloadError(f"group {group} is not one of {count} frames of {frame_nbytes} bytes")
 
@@ -191,7 +201,7 @@ def _known_tags(tag: npt.NDArray[np.uint8], codecs: int) -> npt.NDArray[np.bool_
     return np.asarray((tag >= RECORDS) & (tag < FIRST_CODEC + codecs) | (tag == NARROW))
 
 
-def _is_layout(layout: Layout, item_shape: tuple[int, ...], itemsize: int) -> bool:
+def is_layout(layout: Layout, item_shape: tuple[int, ...], itemsize: int) -> bool:
     """Whether items of this shape can be divided so."""
     if layout == Layout.unstacked(prod(item_shape) * itemsize):
         return True
@@ -215,6 +225,33 @@ def _numbers_fit(export: FrameExport, numbers: RecordNumbers) -> bool:
     return bool(((slots < export.count[groups]) & ((missing == 0) | (alike & (export.count[before] >= missing)))).all())
 
 
+def _stream_fits(
+    codec: Zstd, data: npt.NDArray[np.uint8], unpacked: int, count: int, frame_nbytes: int, references: Numbers
+) -> bool:
+    """Whether bytes unpack to a group, seen record by record: together they may take much more memory than an item."""
+    taken = 0
+    with codec.stream(data) as stream:
+        for k in range(count):
+            head = shift = 0
+            more = True
+            while more:
+                byte = stream.read(1)
+                if not byte or shift > 63:
+                    return False
+                head, more, shift, taken = head | (byte[0] & 127) << shift, byte[0] > 127, shift + 7, taken + 1
+            kind, size = head & (1 << KIND_BITS) - 1, head >> KIND_BITS
+            body = stream.read(size) if size <= frame_nbytes + ROOM else b""
+            if len(body) != size or (k == 0 and kind == SINCE_LAST):
+                return False
+            taken += size
+            if kind == SINCE_LAST:
+                kind, body = FROM_REFERENCE, b"\0" + body  # which are the same bounds
+            record = np.frombuffer(_changes.varint(len(body) << KIND_BITS | kind) + body, np.uint8)
+            if not _fits(record, False, 1, frame_nbytes, references):
+                return False
+        return taken == unpacked and not stream.read(1)
+
+
 def _fits(data: npt.NDArray[np.uint8], plain: bool, count: int, frame_nbytes: int, references: Numbers) -> bool:
     """Whether bytes are a group of `count` frames; by its kernel where there is one."""
     kernels = native("_walk_kernels")
@@ -232,6 +269,8 @@ def _fits(data: npt.NDArray[np.uint8], plain: bool, count: int, frame_nbytes: in
                 if not len(body) or body[0] >= len(references) or references[body[0]] < frame_nbytes:
                     return False
                 _changes.apply(body[1:], frame)
+            elif kind == ZSTD and not _residuals.is_sound(_residuals.split(body)[0], frame_nbytes, references.tolist()):
+                return False
             if (k == 0 and kind == SINCE_LAST) or (kind == RAW and len(body) != frame_nbytes):
                 return False
     except CorruptPayloadError:

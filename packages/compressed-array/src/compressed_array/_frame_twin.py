@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array import _changes
+from compressed_array import _changes, _residuals
 from compressed_array._frames import Bytes, Frames
 from compressed_array._groups import (
     ADDRESS_MASK,
@@ -65,7 +66,7 @@ class TwinEngine:
         for i in range(first, len(items)):
             lane = int(lane_of[i])
             words, remembered = frames.lanes.words[lane], frames.lanes.item(lane)
-            item = byte_rows(items[i : i + 1], 1)
+            item = byte_rows(items[i : i + 1].copy(), 1)  # which another thread may change meanwhile
             stack = divided(item, frames.layout)
             new = frames.layout.depth
             if words[LAST]:
@@ -221,22 +222,30 @@ def shift(stack: npt.NDArray[np.uint8], before: npt.NDArray[np.uint8]) -> int:
     return next((new for new in range(depth) if np.array_equal(stack[: depth - new], before[new:])), depth)
 
 
-def encode_frame(frames: Frames, frame: Bytes, last: Bytes | None, mode: int) -> bytes:
+def encode_frame(
+    frames: Frames,
+    frame: Bytes,
+    last: Bytes | None,
+    mode: int,
+    changes: Callable[[Bytes, Bytes], bytes] = _changes.encode,
+) -> bytes:
     """The smallest record for a frame; `last` is the frame before it, if the group has one."""
     kind, best = RAW, frame.tobytes()
     if mode == DELTA:
         if last is not None:
-            found = _changes.encode(frame, last)
+            found = changes(frame, last)
             if len(found) < len(best):
                 kind, best = SINCE_LAST, found
         for base in dict.fromkeys((frames.reference, 0)):
             if len(best) * ENOUGH <= frame.size:
                 break
-            found = bytes([base]) + _changes.encode(frame, frames.references[base][: frame.size])
+            found = bytes([base]) + changes(frame, frames.references[base][: frame.size])
             if len(found) < len(best):
                 kind, best = FROM_REFERENCE, found
     if frames.intra is not None and len(best) > 1 and (mode == INTRA or len(best) > frames.worth_zstd):
-        found = bytes(frames.intra.encode(frame))
+        how = frames.foretold
+        left = frame if how == _residuals.PLAIN else _residuals.taken(frame, how, frames.references)
+        found = _residuals.head(how) + bytes(frames.intra.encode(left))
         if len(found) < len(best):
             kind, best = ZSTD, found
     return _changes.varint(len(best) << KIND_BITS | kind) + best
@@ -279,4 +288,8 @@ def decode_frame(frames: Frames, kind: int, body: Bytes, frame: Bytes) -> None:
     elif frames.decoder is None:
         raise CodecUnavailableError("zstd", "zstd")
     else:
-        frames.decoder.decode(body, out=frame)
+        how, payload = _residuals.split(body)
+        left = frame if how == _residuals.PLAIN else np.empty_like(frame)
+        frames.decoder.decode(payload, out=left)
+        if how != _residuals.PLAIN:
+            _residuals.put_back(left, how, frames.references, frame)

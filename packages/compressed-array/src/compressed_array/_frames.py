@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._groups import MANY, Groups, split_numbers
-from compressed_array._heap import HostHeap
-from compressed_array._lanes import DELTA, Lanes
+from compressed_array._groups import MANY, SLOTS, Groups, split_numbers
+from compressed_array._heap import MAX_PAYLOAD, HostHeap
+from compressed_array._lanes import DELTA, ROOM, Lanes
 from compressed_array._layouts import Geometry, Layout, geometry
 from compressed_array._memory import map_memory
+from compressed_array._residuals import PLAIN
 from compressed_array._store import RecordNumbers
 
 Bytes = npt.NDArray[np.uint8]
 MOST_REFERENCES = 256
+LARGEST_ITEM = MAX_PAYLOAD // SLOTS - ROOM  # bytes; a group of such frames that do not shrink is one payload
 SMALL_FRAME = 256  # bytes; below, a record's header and the walk to it cost more than its changes save
 
 
@@ -38,6 +40,7 @@ class Frames:
         self.mode, self.capacity = DELTA, 1
         self.many_full = MANY  # groups that are full before something is done about them
         self.worth_zstd = 0  # of a record of more bytes than this, zstd may make fewer
+        self.foretold = PLAIN  # what is taken from a frame before zstd gets it, as `_residuals` says
         self.most_unpacked = 0  # bytes of a group before a codec packed it
         self.reference = 0
         self.use_layout(layout)
@@ -54,7 +57,7 @@ class Frames:
             self.layouts.append(layout)
         self.layout_number = self.layouts.index(layout)
         self.layout_words = np.array([part[:3] for part in self.layouts], np.int64)
-        self.reference = 0
+        self.reference, self.foretold = 0, PLAIN
         self._geometries: dict[tuple[int, ...], Geometry | None] = {}
 
     def add_reference(self, frame: Bytes) -> None:

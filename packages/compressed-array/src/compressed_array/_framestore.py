@@ -24,15 +24,15 @@ from compressed_array import _frame_native, _frame_state
 from compressed_array._epochs import Epochs
 from compressed_array._frame_state import FrameExport, Snapshot
 from compressed_array._frame_twin import TwinEngine
-from compressed_array._frames import Frames
+from compressed_array._frames import LARGEST_ITEM, Frames
 from compressed_array._groups import DEAD, FULL, ITEMS, MANY, PUT_AND_DIED, SLOTS
-from compressed_array._heap import MAX_PAYLOAD
 from compressed_array._keeper import Keeper
-from compressed_array._lanes import CAPACITY, ROOM
+from compressed_array._kernels import is_known
+from compressed_array._lanes import CAPACITY
 from compressed_array._layouts import Geometry, Layout, stacks, strides_of
 from compressed_array._row_writer import RowWriter
 from compressed_array._stacks import StackFinder, given_layout
-from compressed_array._store import Lanes, RecordNumbers, Records, exchange
+from compressed_array._store import Lanes, RecordNumbers, Records, exchange, unchanging
 from compressed_array._watch import Watch
 from compressed_array.errors import BusyStoreError
 
@@ -42,9 +42,10 @@ class FrameStore:
 
     def __init__(self, item_shape: tuple[int, ...], dtype: np.dtype[Any], codec: Any = "auto") -> None:
         nbytes = prod(item_shape) * dtype.itemsize
-        if nbytes > MAX_PAYLOAD // SLOTS - ROOM:
-            limit = (MAX_PAYLOAD // SLOTS >> 20) - 1
-            raise ValueError(f"an item of {nbytes} bytes is too large; use a smaller item_ndim (limit: {limit} MiB)")
+        if nbytes > LARGEST_ITEM:
+            raise ValueError(
+                f"an item of {nbytes} bytes is too large; use a smaller item_ndim (limit: {LARGEST_ITEM >> 20} MiB)"
+            )
         self.epochs = Epochs()
         self.item_shape, self.dtype, self.record_nbytes = item_shape, dtype, nbytes
         layout = given_layout(item_shape, dtype.itemsize, codec)
@@ -153,10 +154,14 @@ class FrameStore:
         self.changes += 1
         engine = self.engine
         try:
-            while (done := engine.write(items, geometry, lanes, done, numbers)) < len(items):
-                self._keeper.provide(int(lanes[done]), engine)
-            if self._frames.groups.counts[FULL] >= self._frames.many_full:
-                self._keeper.tend(engine)
+            is_done = False
+            while not is_done:
+                end = min(done + self._watch.patience, len(items))
+                while (done := engine.write(items[:end], geometry, lanes[:end], done, numbers)) < end:
+                    self._keeper.provide(int(lanes[done]), engine)
+                if self._frames.groups.counts[FULL] >= self._frames.many_full:
+                    self._keeper.tend(engine)
+                is_done = done == len(items)
         except BaseException:
             self.release(numbers)
             raise
@@ -219,9 +224,7 @@ class FrameStore:
         _frame_state.restore(store._frames, export)
         if export.found:
             store._finder = None
-        store._watch.start_over()
-        if store._watch.packing is not None:
-            store._watch.packing.resume()
+        store._watch.resume()
         store._frames.groups.table["references"][: len(export.size)] = 1
         store.claim(numbers)
         return store
@@ -261,7 +264,10 @@ class FrameStore:
         """What writes and reads. Kernels are compiled when the first item is written, not when the array is made."""
         if self._engine is None:
             native = _frame_native.is_usable(self._frames)
-            self._engine = _frame_native.NativeEngine(self._frames) if native else TwinEngine(self._frames)
+            engine: Any = _frame_native.NativeEngine(self._frames) if native else TwinEngine(self._frames)
+            if not native and not is_known("_frame_kernels"):
+                return engine  # for a signal's handler that came too early to say
+            self._engine = engine
         return self._engine
 
     def _look_for_stack(self, items: npt.NDArray[Any], lanes: Lanes) -> None:
@@ -300,11 +306,3 @@ class FrameStore:
             self._keeper.tend(self._engine)
             self._keeper.bury_dead()
         self.epochs.collect()
-
-
-def unchanging(numbers: RecordNumbers) -> RecordNumbers:
-    """Numbers that nobody else will change: a copy, unless they are one already.
-
-    It is made before the tables are looked at, since cells may be given numbers that those do not know.
-    """
-    return numbers if numbers.base is None and numbers.flags.c_contiguous else np.array(numbers)

@@ -34,8 +34,12 @@ from compressed_array._native import (
     helper,
     load8,
     load64,
+    merge,
     store8,
+    store64,
 )
+from compressed_array._residual_kernels import put_head, take_foretold
+from compressed_array._residuals import PLAIN
 
 
 @helper
@@ -81,6 +85,39 @@ def count_new(item: Word, before: Word, geometry: Any) -> Word:
 
 
 @helper
+def move_on(kept: Word, item: Word, new: Word, geometry: Any) -> None:
+    """Have what is kept of the item before followed by an item with so many new frames, which alone are read of it.
+
+    Another thread may change the item meanwhile. So every byte of it is read once, and what is kept is what there is.
+    """
+    record, places, run = geometry[RECORD], geometry[PLACES], geometry[RUN]
+    if new >= geometry[DEPTH]:
+        copy_bytes(kept, item, record)
+        return
+    shift, pitch = new * run, geometry[DEPTH] * run
+    if pitch > WIDEST_MASK:
+        for p in range(places):
+            at = p * pitch
+            for _ in range(geometry[DEPTH] - new):
+                copy_short(kept + at, kept + at + shift, run)
+                at += run
+            copy_short(kept + at, item + at, shift)
+        return
+    masks, at, k = MASKS + (new - 1) * pitch, np.int64(0), np.int64(0)
+    if 8 % pitch == 0:
+        while at + 128 + shift <= record:
+            merge(kept + at, kept + at + shift, item + at, np.uint64(geometry[masks]))
+            at += 128
+    while at + 8 + shift <= record:
+        mask = np.uint64(geometry[masks + k])
+        store64(kept + at, (load64(kept + at + shift) & mask) | (load64(item + at) & ~mask))
+        at, k = at + 8, k + 1 if k + 1 < pitch else np.int64(0)
+    while at < record:
+        store8(kept + at, load8(kept + at + shift if at % pitch < pitch - shift else item + at))
+        at += 1
+
+
+@helper
 def take_frame(item: Word, index: Word, geometry: Any, target: Word) -> None:
     """Lay a frame of an item out in C order."""
     start, piece = item + index * geometry[RUN], geometry[PIECE]
@@ -115,14 +152,16 @@ def encode_frame(
     compress: Word,
     context: Word,
     level: Word,
+    how: Word,
     out: Word,
 ) -> Word:
     """Write the smallest record for a frame to `out` and return its size; `last` is 0 where no frame came before.
 
-    Of more than `worth` bytes, zstd may make fewer.
+    Of more than `worth` bytes, zstd may make fewer: of the frame, or of what is left of it, as `how` says.
     """
-    kind, best, body, spare = np.int64(RAW), size, frame, scratch
-    other = scratch + size + (size >> 8) + ROOM
+    kind, best, body, spare, head = np.int64(RAW), size, frame, scratch, np.int64(0)
+    slot = size + (size >> 8) + ROOM
+    other = scratch + slot
     if mode == DELTA:
         if last != 0:
             found = encode_changes(frame, last, size, spare, best - 1)
@@ -139,9 +178,17 @@ def encode_frame(
             base = np.int64(0)
     if compress != 0 and best > 1 and (mode == INTRA or best > worth):
         # All the room that zstd may ask for: with less, it makes other bytes of what hardly shrinks.
-        found = call_sizes(compress, context, spare, size + (size >> 8) + ROOM, frame, size, level)
-        if 0 < found < best:
-            kind, best, body = np.int64(ZSTD), found, spare
+        source = frame
+        if how != PLAIN:
+            source = scratch + 3 * slot
+            take_foretold(frame, size, how, references, source)
+            head = put_head(out, how) - out  # which is written over
+        found = call_sizes(compress, context, spare, slot, source, size, level)
+        if found > 0 and found + head < best:
+            kind, best, body = np.int64(ZSTD), found + head, spare
     at = put_varint(out, best << KIND_BITS | kind)
+    if kind == ZSTD and how != PLAIN:
+        at = put_head(at, how)
+        best -= head
     copy_bytes(at, body, best)
     return at + best - out

@@ -15,15 +15,28 @@ import numpy.typing as npt
 
 from compressed_array import _heap
 from compressed_array._epochs import Epochs
-from compressed_array._frame_twin import group_bytes
+from compressed_array._frame_twin import encode_frame, group_bytes
 from compressed_array._frames import SMALL_FRAME, Frames
-from compressed_array._groups import ADDRESS_MASK, DEAD, FIRST_CODEC, FREE, FULL, MANY, NARROW, PLAIN, TAG_BITS
+from compressed_array._groups import (
+    ADDRESS_MASK,
+    DEAD,
+    FIRST_CODEC,
+    FREE,
+    FULL,
+    MANY,
+    NARROW,
+    PLAIN,
+    RECORDS,
+    SLOTS,
+    TAG_BITS,
+)
 from compressed_array._heap import OFFSET_BITS
-from compressed_array._lanes import BUFFER, CAPACITY, GROUP_OF, LAST, ROOM, SEGMENT, SIZE, USED
+from compressed_array._lanes import BUFFER, CAPACITY, GROUP_OF, LAST, ROOM, ROWS, SEGMENT, SIZE, USED
 from compressed_array._memory import return_free_memory
 from compressed_array._narrowing import narrow, word_of
 from compressed_array._payloads import Payloads
 from compressed_array._watch import Watch
+from compressed_array.codecs.delta import encode_changes
 
 Words = npt.NDArray[np.int64]
 MOST_PACKED_ANEW = 32 * 1024 * 1024  # bytes, unpacked: some write has to wait for it
@@ -72,12 +85,16 @@ class Keeper:
             return
         self._watch.seen(groups, engine)
         self.narrow(groups)
+        if self._watch.has_changed:
+            self._watch.has_changed = False
+            self._write_anew(groups, engine)
         packing = self._watch.packing
         if packing is not None:
             self.pack(groups, packing.codec)
             if packing.learnt:
                 packing.learnt = False
                 self._pack_anew(packing.codec)
+        self._watch.stored(groups)
         self._move_garbage(int(self._frames.groups.table["size"][groups].sum()))
 
     def pack(self, groups: Words, codec: int, *, anew: bool = False) -> int:
@@ -98,6 +115,31 @@ class Keeper:
             tag = (FIRST_CODEC + codec) << TAG_BITS
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
         return int(plain.size.sum())
+
+    def _write_anew(self, groups: Words, engine: Any) -> None:
+        """Write groups that were just filled as the next ones will be; a short stream may have few more."""
+        frames, table = self._frames, self._frames.groups.table
+        entries = table[groups]
+        like = (entries["references"] > 0) & (entries["layout"] == frames.layout_number)
+        groups = groups[like & (entries["where"] >> TAG_BITS == RECORDS)] if frames.mode != ROWS else groups[:0]
+        if not len(groups):
+            return
+        parts = []
+        for group, count in zip(groups.tolist(), table["count"][groups].tolist(), strict=True):
+            stack = self._watch.decode(engine, group * SLOTS + 1 + np.arange(count))
+            pairs = zip(stack, [None, *stack[:-1]], strict=True)
+            parts.append(
+                b"".join(encode_frame(frames, frame, last, frames.mode, encode_changes) for frame, last in pairs)
+            )
+        payloads = Payloads.from_parts([np.frombuffer(part, np.uint8) for part in parts])
+        smaller = np.flatnonzero(payloads.size < table["size"][groups])
+        if self._watch.packing is not None:
+            smaller = np.arange(len(groups))
+        if len(smaller):
+            self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), RECORDS << TAG_BITS))
+        # Lanes write their next groups elsewhere, and where they were is soon free. With a size of 0 they are nowhere.
+        words = frames.lanes.words
+        words[:, SIZE] = np.minimum(words[:, SIZE], np.maximum(words[:, USED], 1))
 
     def narrow(self, groups: Words) -> None:
         """Write the rows of groups of small frames, of the present layout, in fewer bits where that is smaller."""

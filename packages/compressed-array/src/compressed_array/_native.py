@@ -11,6 +11,7 @@ owner keeps the array; every bound is the kernel's own duty.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -34,6 +35,15 @@ if numba.config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set, and a kernel is nothing but machine code")
 
 
+COMPILING = "compiling kernels, which takes some ten seconds, once; init_jit() does so ahead of time"
+NO_CACHE = "a kernel is not kept on disk but compiled in every process; set NUMBA_CACHE_DIR to a folder to write to"
+
+
+@cache
+def _say_once(level: int, message: str) -> None:
+    logging.getLogger("compressed_array").log(level, message)
+
+
 def jit(signature: Any) -> Callable[[Kernel], Kernel]:
     """Compile a kernel for `signature` now; keep the machine code on disk where numba finds a place for it."""
 
@@ -42,9 +52,13 @@ def jit(signature: Any) -> Callable[[Kernel], Kernel]:
             # Numba's cache looks for changes in the kernel's own file alone, and what is compiled into a kernel comes
             # from several. Its cache's files are named after the function.
             function.__qualname__ = f"{function.__name__}-{_sources()}"
-            return numba.njit(signature, nogil=True, cache=True)(function)  # type: ignore[no-any-return]  # no types
+            kernel = numba.njit(signature, nogil=True, no_cfunc_wrapper=True, cache=True)(function)
+            if kernel.stats.cache_misses:
+                _say_once(logging.INFO, COMPILING)
+            return kernel  # type: ignore[no-any-return]  # numba has no types
         except Exception:  # a read-only installation, no home directory, a full disk, a file that was cut short
-            return numba.njit(signature, nogil=True)(function)  # type: ignore[no-any-return]  # numba has no types
+            _say_once(logging.WARNING, NO_CACHE)
+            return numba.njit(signature, nogil=True, no_cfunc_wrapper=True)(function)  # type: ignore[no-any-return]  # numba has no types
 
     return compile_kernel
 
@@ -53,15 +67,17 @@ def jit(signature: Any) -> Callable[[Kernel], Kernel]:
 def _sources() -> str:
     """A word that changes with any file of which something is compiled into a kernel."""
     here = Path(__file__).parent
-    constants = ("_changes.py", "_groups.py", "_heap.py", "_lanes.py", "_layouts.py", "_narrowing.py", "_tables.py")
-    patterns = ("_native.py", "_*_kernels.py", *constants, "codecs/_*.py")
+    constants = ("changes", "groups", "heap", "lanes", "layouts", "narrowing", "residuals", "tables")
+    patterns = ("_native.py", "_*_kernels.py", *(f"_{name}.py" for name in constants), "codecs/_*.py")
     files = [file for pattern in patterns for file in sorted(here.glob(pattern))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
 def helper(function: Kernel) -> Kernel:
     """A function that kernels call, compiled into them."""
-    return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]  # numba has no types
+    # Without what Python or C would call it by, which takes longer to compile than many of these functions.
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(nogil=True, **options)(function)  # type: ignore[no-any-return]  # numba has no types
 
 
 def intrinsic(function: Kernel) -> Kernel:
@@ -155,6 +171,27 @@ def difference(typingctx: Any, a: Any, b: Any) -> Any:
         return builder.call(reduce, [found])
 
     return types.uint64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def merge(typingctx: Any, target: Any, a: Any, b: Any, mask: Any) -> Any:
+    """Put 16 words of 64 bits to `target`, which may be `a`: the bits of `mask` from `a`, the others from `b`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word, vector = ir.IntType(64), ir.VectorType(ir.IntType(64), 8)
+        lane = builder.insert_element(ir.Constant(vector, ir.Undefined), args[3], ir.Constant(ir.IntType(32), 0))
+        kept = builder.shuffle_vector(lane, lane, ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8))
+        merged = []
+        for offset in (0, 64):
+            at = [builder.add(arg, ir.Constant(word, offset)) for arg in args[1:3]]
+            one, two = (builder.load(builder.inttoptr(address, vector.as_pointer()), align=1) for address in at)
+            merged.append(builder.or_(builder.and_(one, kept), builder.and_(two, builder.not_(kept))))
+        for offset, part in zip((0, 64), merged, strict=True):
+            address = builder.add(args[0], ir.Constant(word, offset))
+            builder.store(part, builder.inttoptr(address, vector.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.uint64), codegen
 
 
 @intrinsic

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from compressed_array._epochs import Epochs
 from compressed_array._frame_twin import group_bytes
 from compressed_array._frames import Frames
+from compressed_array._payloads import Payloads
 from compressed_array.codecs.zstd import Zstd
 
 LEVEL = 2
@@ -26,7 +27,7 @@ class Packing:
     def __init__(self, frames: Frames, epochs: Epochs) -> None:
         self._frames, self._epochs = frames, epochs
         self.codec, self.learnt = 0, False  # the one in use, by its number; whether it is new
-        self._tried, self._is_pending = 0, False
+        self._tried, self._not_before, self._is_pending = 0, 0, False
         frames.decoder = Zstd(LEVEL)
         frames.codecs.append(frames.decoder)
 
@@ -39,19 +40,34 @@ class Packing:
         if self._is_pending or self._tried == len(DICTIONARIES):
             return
         enough, nbytes = DICTIONARIES[self._tried]
-        if len(groups) < enough:
+        alive = int(np.count_nonzero(self._frames.groups.table["references"]))
+        if len(groups) < enough or alive < self._not_before:
             return
-        self._tried += 1
         places = self._frames.groups.table["where"][groups].tolist()
         samples = [group_bytes(self._frames, where)[:SAMPLE_BYTES].copy() for where in places]
         try:
             codec = Zstd.train(samples, LEVEL, nbytes, SEGMENT_BYTES)
         except ValueError:  # frames hardly change, or zstd finds nothing in common
+            self._tried += 1
             return
+        if not self._pays(codec, samples, alive):
+            self._not_before = 4 * alive  # learning takes a while
+            return
+        self._tried += 1
         self._frames.codecs.append(codec)
         # Readers who are about do not know of it, so groups they may meet are packed with it when they have left.
         self._is_pending = True
         self._epochs.retire(partial(self._use, len(self._frames.codecs) - 1))
+
+    def _pays(self, codec: Zstd, samples: list[npt.NDArray[np.uint8]], alive: int) -> bool:
+        """Whether a dictionary saves more, in the groups that are there, than it takes itself."""
+        parts = Payloads.from_parts(samples)
+        with_it, without = codec.encode_parts(parts), self._frames.codecs[self.codec].encode_parts(parts)
+        calls = codec.calls()
+        if calls is not None:
+            _ = calls.decompressor  # which makes what reading takes, and that counts
+        saved = int(np.minimum(without.size, parts.size).sum() - np.minimum(with_it.size, parts.size).sum())
+        return saved / len(samples) * alive > codec.nbytes
 
     def _use(self, codec: int) -> None:
         self.codec, self.learnt, self._is_pending = codec, True, False

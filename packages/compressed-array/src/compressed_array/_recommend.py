@@ -1,9 +1,12 @@
 """Which codec suits some records: measured on them, not guessed from their dtype.
 
-The score, lower is better, weighs in powers of two: halving the bytes is worth a read that takes four times as long,
+`choose` looks at sizes alone, so that equal arrays are written alike. `recommend` measures times as well, and codecs
+that need to see items in their order, "auto" among them, on items in their order. Its score, lower is better, weighs in
+powers of two: halving the bytes is worth a read that takes four times as long,
 or a write that takes 256 times as long. Both times are counted on top of what a read costs without any codec, so that
 a few microseconds do not matter and the noise of a clock matters less. A record that does not shrink is stored as it
-is and counts with its own size. A race within 7 % of the bytes goes to the candidate listed first.
+is and counts with its own size. A race within 7 % of the bytes goes to the candidate listed first. Where "auto" is a
+candidate, no other is advised that takes more bytes than that.
 """
 
 from __future__ import annotations
@@ -22,15 +25,19 @@ from compressed_array.abc import Buffer, as_bytes_view, decode_each, encode_each
 from compressed_array.errors import CodecUnavailableError, UnsupportedDtypeError
 from compressed_array.registry import get_codec, has_zstd, parse_shorthand, shorthand
 
-CANDIDATES = ("none", "zstd-3", "zstd1", "zstd3", "lz4-block/0", "igzip1", "gzip1", "rle-jit", "rle")
-# What an array that has to choose by itself looks at: few, so that the first write does not wait for many kernels.
-QUICK_CANDIDATES = ("none", "zstd-3", "zstd1", "zstd3")
+STREAMS = ("auto", "delta", "delta-zstd")  # which see items in their order
+CANDIDATES = ("none", *STREAMS, "zstd-3", "zstd1", "zstd3", "zstd9", "lz4-block/0", "igzip1", "gzip1", "rle-jit", "rle")
+# What an array that has to choose by itself looks at, the fast ones first: few, so that the first write does not wait
+# for many kernels.
+QUICK_CANDIDATES = ("none", "zstd1", "zstd3", "zstd6")
 QUICK_WITHOUT_ZSTD = ("none", "lz4-block/0", "igzip1", "gzip1", "rle")
 
-SAMPLE_BYTES, QUICK_SAMPLE_BYTES = 2**21, 3 * 2**17
+SAMPLE_BYTES, QUICK_SAMPLE_BYTES, STREAM_BYTES = 2**21, 3 * 2**17, 2**24
+BATCH = 32  # items of a stream that are written, and read, at a time
 SMALLEST_RECORD = 64  # below, a payload's own header and a decode call cost more than can be saved
 SECONDS_PER_READ, SECONDS_PER_BYTE = 1e-6, 0.25e-9
 CLOSE_RACE = 0.1
+CLEARLY = 0.95  # of the bytes: what a slower codec has to come to
 
 
 @dataclass(frozen=True)
@@ -65,34 +72,58 @@ class Recommendation:
 
     @property
     def best(self) -> Any:
-        """The codec to use."""
+        """The codec to use, or "auto"."""
         return self._winner.codec
 
     @property
     def _winner(self) -> Measurement:
-        least = min(m.score for m in self.measurements)
-        return next(m for m in self.measurements if m.score <= least + CLOSE_RACE)
+        smallest = min(m.stored_bytes for m in self.measurements)
+        for m in self.measurements:
+            if m.name == "none" and CLEARLY * m.stored_bytes <= smallest:
+                return m  # whatever the clock said: nothing reads faster
+        auto = [m.stored_bytes for m in self.measurements if _is_auto(m.codec)]
+        fit = [m for m in self.measurements if m.stored_bytes <= auto[0] / CLEARLY] if auto else self.measurements
+        least = min(m.score for m in fit)
+        return next(m for m in fit if m.score <= least + CLOSE_RACE)
 
     def __str__(self) -> str:
-        lines = [f"{'codec':<22}{'smaller':>8}{'encode':>11}{'decode':>11}{'encode':>12}{'decode':>12}"]
+        rows: list[tuple[str, ...]] = [("codec", "smaller", "write µs", "read µs", "write MB/s", "read MB/s", "")]
         for m in self.measurements:
-            speeds = (f"{m.nbytes / max(s, 1e-12) / 1e6:,.0f} MB/s" for s in (m.encode_seconds, m.decode_seconds))
-            times = (f"{s * 1e6:,.1f} µs" for s in (m.encode_seconds, m.decode_seconds))
-            words = "".join(f"{t:>11}" for t in times) + "".join(f"{s:>12}" for s in speeds)
-            lines.append(f"{m.name[:21]:<22}{m.ratio:>7.1f}x{words}" + (" *" if m is self._winner else ""))
-        return "\n".join([*lines, "* recommended"])
+            seconds = m.encode_seconds, m.decode_seconds
+            times = (f"{s * 1e6:,.1f}" for s in seconds)
+            speeds = (f"{m.nbytes / max(s, 1e-12) / 1e6:,.0f}" for s in seconds)
+            rows.append((m.name[:21], f"{m.ratio:.1f}x", *times, *speeds, "*" if m is self._winner else ""))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            row[0].ljust(widths[0]) + "".join(f"  {w:>{n}}" for w, n in zip(row[1:], widths[1:], strict=True))
+            for row in rows
+        ]
+        return "\n".join([*(line.rstrip() for line in lines), "* recommended"])
 
 
-def recommend(sample: Any, candidates: Iterable[Any] | None = None) -> Recommendation:
-    """Measure codecs on sample records: an array whose first axis counts them, or a list of equal-sized buffers.
+def recommend(sample: Any, candidates: Iterable[Any] | None = None, item_ndim: int | None = None) -> Recommendation:
+    """Measure codecs on sample items: an array of them, or a list of equal-sized buffers.
 
-    `candidates` are codecs or their names; those whose library is missing are left out when none are given.
+    The last `item_ndim` axes of an array are an item's, by default all but the first; the others count items in the
+    order in which they will be written, as those of a `CompressedArray` do. `candidates` are codecs or their names;
+    those whose library is missing are left out when none are given.
     """
-    records, dtype = _as_records(sample)
-    named = _usable(CANDIDATES) if candidates is None else [get_codec(c) for c in candidates]
+    array = _as_array(sample, item_ndim)
+    records = _records(array[_some(len(array), array[0].nbytes, SAMPLE_BYTES)])
+    named = _usable(CANDIDATES) if candidates is None else [c if _is_auto(c) else get_codec(c) for c in candidates]
     if not named:
         raise ValueError("recommend needs at least one candidate")
-    return Recommendation(tuple(_measure(c, records, dtype) for c in named))
+    from compressed_array.codecs.delta import Delta  # which stands above this
+
+    lanes = sample.shape[-1 - item_ndim] if item_ndim is not None and sample.ndim > item_ndim + 1 else 1
+    return Recommendation(
+        tuple(
+            _measure_stream(codec, array, lanes)
+            if _is_auto(codec) or isinstance(codec, Delta)
+            else _measure(codec, records, array.dtype)
+            for codec in named
+        )
+    )
 
 
 def choose(records: npt.NDArray[np.uint8], dtype: np.dtype[Any]) -> Any:
@@ -100,9 +131,18 @@ def choose(records: npt.NDArray[np.uint8], dtype: np.dtype[Any]) -> Any:
     rows, nbytes = records.shape
     if rows == 0 or nbytes < SMALLEST_RECORD:
         return get_codec("none")
-    names = QUICK_CANDIDATES if has_zstd() else QUICK_WITHOUT_ZSTD
     few = records[_some(rows, nbytes, QUICK_SAMPLE_BYTES)]
-    return Recommendation(tuple(_measure(c, few, dtype) for c in _usable(names))).best
+    best, least = get_codec("none"), few.size
+    for codec in _usable((QUICK_CANDIDATES if has_zstd() else QUICK_WITHOUT_ZSTD)[1:]):
+        adapted = codec.for_dtype(dtype) if hasattr(codec, "for_dtype") else codec
+        size = int(np.minimum(_encode(adapted, few).size, nbytes).sum())
+        if size < CLEARLY * least:
+            best, least = codec, size
+    return best
+
+
+def _is_auto(codec: Any) -> bool:
+    return isinstance(codec, str) and codec == "auto"
 
 
 def _usable(names: Iterable[str]) -> list[Any]:
@@ -111,6 +151,9 @@ def _usable(names: Iterable[str]) -> list[Any]:
     codecs: dict[str, Any] = {}
     for name in names:
         codec_id = parse_shorthand(name)["id"]
+        if _is_auto(name):
+            codecs[name] = name
+            continue
         if twins.get(codec_id) in codecs:
             continue
         try:
@@ -121,16 +164,25 @@ def _usable(names: Iterable[str]) -> list[Any]:
     return list(codecs.values())
 
 
-def _as_records(sample: Any) -> tuple[npt.NDArray[np.uint8], np.dtype[Any]]:
+def _as_array(sample: Any, item_ndim: int | None) -> npt.NDArray[Any]:
+    """The items of a sample along one axis, a view where it is an array."""
     if not isinstance(sample, np.ndarray):
         sample = _stacked(list(sample))
     if sample.dtype.hasobject:
         raise UnsupportedDtypeError("objects cannot be compressed; give an array of numbers")
+    if item_ndim is not None:
+        if not 0 <= item_ndim < sample.ndim:
+            raise ValueError(f"an array of {sample.ndim} axes has no items of {item_ndim} and an axis to count them")
+        sample = sample.reshape(-1, *sample.shape[sample.ndim - item_ndim :])
     if sample.ndim == 0 or len(sample) == 0 or sample[:1].nbytes == 0:
         raise ValueError("recommend needs an array of at least one record, counted by its first axis")
-    # By an index, which also decodes what is compressed: a sample may be far larger than what is looked at.
-    few = np.ascontiguousarray(sample[_some(len(sample), sample[:1].nbytes, SAMPLE_BYTES)])
-    return few.view(np.uint8).reshape(len(few), -1), sample.dtype
+    array: npt.NDArray[Any] = sample
+    return array
+
+
+def _records(items: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    items = np.ascontiguousarray(items)
+    return items.view(np.uint8).reshape(len(items), -1)
 
 
 def _stacked(buffers: list[Buffer]) -> npt.NDArray[Any]:
@@ -164,6 +216,32 @@ def _measure(codec: Any, records: npt.NDArray[np.uint8], dtype: np.dtype[Any], r
     n, nbytes = records.shape
     stored = float(payloads.size.sum() + plain.size) / n
     return Measurement(shorthand(codec), codec, nbytes, stored, encode_seconds / n, decode_seconds / n)
+
+
+def _measure_stream(codec: Any, items: npt.NDArray[Any], lanes: int, rounds: int = 32) -> Measurement:
+    """What an array makes of items in their order: of all of them, or of the first that are enough to say."""
+    from compressed_array._array import CompressedArray  # which stands above this
+
+    nbytes = items[0].nbytes
+    steps = max(min(max(STREAM_BYTES // nbytes, 4 * BATCH), len(items)) // lanes, 1)
+    plain = np.ascontiguousarray(items[: steps * lanes]).reshape(steps, lanes, *items.shape[1:])
+    array = CompressedArray(plain.shape, plain.dtype, item_ndim=plain.ndim - 2, codec=codec)
+    at_once, rng, decode_seconds, writes = max(BATCH // lanes, 1), np.random.default_rng(0), math.inf, []
+    for low in range(0, steps, at_once):
+        start = time.perf_counter()
+        array[low : low + at_once] = plain[low : low + at_once]
+        writes.append(time.perf_counter() - start)
+    # The median: while a stream is short, it is often looked at.
+    encode_seconds = float(np.median(writes)) / (min(at_once, steps) * lanes)
+    for _ in range(rounds):
+        which = rng.integers(0, steps, BATCH), rng.integers(0, lanes, BATCH)
+        start = time.perf_counter()
+        array.read(which)
+        decode_seconds = min(decode_seconds, (time.perf_counter() - start) / BATCH)
+    exported, _ = array.store.export(np.unique(array.cells.numbers.reshape(-1)))
+    stored = exported.data.size + sum(reference.nbytes for reference in getattr(exported, "references", ()))
+    name = codec if _is_auto(codec) else shorthand(codec)
+    return Measurement(name, codec, nbytes, max(stored, 1) / (steps * lanes), encode_seconds, decode_seconds)
 
 
 def _encode(codec: Any, records: npt.NDArray[np.uint8]) -> Payloads:

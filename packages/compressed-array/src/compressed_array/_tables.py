@@ -16,5 +16,5 @@ WRITER_TABLES = 11  # words, for writing
 
 # What writing a row is told, in words by themselves: how far apart the items are; where their geometry is and how many
 # words that has; where their lanes are and how many; where numbers go at first, and where the cells of row 0 are; from
-# how many full groups on something is due; where the words above are; and `HOW` frames are written, in nine words.
+# how many full groups on something is due; where the words above are; and `HOW` frames are written, in ten words.
 STRIDE, GEOMETRY_AT, GEOMETRY_WORDS, LANES_AT, LANE_COUNT, NUMBERS_AT, CELLS_AT, MANY_FULL, TABLES_AT, HOW = range(10)

@@ -25,6 +25,7 @@ from compressed_array._groups import (
     SINCE_LAST,
     SLOTS,
     TAG_BITS,
+    ZSTD,
 )
 from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
 from compressed_array._lanes import ROOM
@@ -42,6 +43,7 @@ from compressed_array._native import (
     prefetch,
     store8,
 )
+from compressed_array._residual_kernels import is_sound, put_foretold, reference_of, split_record
 from compressed_array._table_kernels import groups_of, layout_of
 from compressed_array._tables import BASES, CODECS, CONTEXT, DECOMPRESS, FRAME_SIZE, REFERENCES, SCRATCH, UNPACKED
 
@@ -138,11 +140,17 @@ def walk(
                 apply_changes(body + 1, at, frame)
             elif kind == RAW:
                 copy_bytes(frame, body, frame_nbytes)
-            elif (
-                tables[CONTEXT] == 0
-                or call_sizes(tables[DECOMPRESS], tables[CONTEXT], frame, frame_nbytes, body, length, 0) != frame_nbytes
-            ):
-                return False
+            else:
+                how, zstd = split_record(body)
+                # What is left of a frame goes behind what a group unpacks to.
+                left = frame if how == 0 else scratch + frame_nbytes + tables[UNPACKED] + 2 * ROOM
+                if tables[CONTEXT] == 0:
+                    return False
+                size = call_sizes(tables[DECOMPRESS], tables[CONTEXT], left, frame_nbytes, zstd, at - zstd, 0)
+                if size != frame_nbytes:
+                    return False
+                if how != 0:
+                    put_foretold(left, frame_nbytes, how, reference_of(how, tables[REFERENCES]), frame)
         for one in range(2):
             slot = k + shift - targets[2 * one + 1]
             if targets[2 * one] != 0 and 0 <= slot < depth and k >= first:
@@ -258,7 +266,7 @@ def read_items(numbers: Any, out: Any, others: Any, other_out: Any, tables: Any,
     """Read items to `out`, and as many others to `other_out`, unless that has no rows; returns how many this call did.
 
     Several calls share the items by their `progress`, `step` items at a time. The scratch memory is a thread's own; it
-    has room for a frame, an unpacked group and twice `ROOM`.
+    has room for two frames, an unpacked group and three times `ROOM`.
     """
     record, pair = np.int64(out.shape[1]), other_out.shape[0] > 0
     target, other_target = np.int64(out.ctypes.data), np.int64(other_out.ctypes.data)
@@ -312,6 +320,8 @@ def group_fits(at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Wor
         if kind == RAW and at - body != frame_nbytes:
             return False
         if kind == SINCE_LAST and not changes_fit(body, at, frame_nbytes):
+            return False
+        if kind == ZSTD and not is_sound(body, at, frame_nbytes, references):
             return False
         if kind == FROM_REFERENCE:
             base = np.int64(load8(body)) if body < at else np.int64(references.shape[0])

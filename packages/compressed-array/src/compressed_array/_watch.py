@@ -1,7 +1,8 @@
 """`Watch`: how a store's next groups are written, decided by looking at the last ones.
 
 A look decodes some frames that were just stored. From them comes the reference that a group's first frame is coded
-against, and for "auto" the choice between changes, zstd and plain frames.
+against, what zstd is given, and for "auto" the choice between changes, zstd, changes packed by groups, and frames as
+they are.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array import _residuals
+from compressed_array._choosing import FEWEST_FRAMES, GROUP_BYTES, ZSTD_LEVELS, Trial
 from compressed_array._epochs import Epochs
 from compressed_array._frames import SMALL_FRAME, Bytes, Frames
 from compressed_array._groups import ITEMS, LISTED, SLOTS
@@ -24,19 +27,15 @@ from compressed_array.codecs.none import Raw
 from compressed_array.codecs.zstd import Zstd
 from compressed_array.registry import has_zstd
 
-FIRST_LOOK, LAST_INTERVAL = 128, 16384  # in frames
+FIRST_LOOK, LAST_INTERVAL = 32, 16384  # in frames
 MANY_FRAMES = 128  # in groups that are full: enough to do something about them
 ONE_IN, FEWEST_FULL = 64, 4  # of groups of small frames, one in so many, from so few up to as many
 SOON, MUCH = 1024, 2  # one looks early if so many frames take so many times as many bytes as usual
-SAMPLES, RECENT, CHOOSE_FROM = 33, 64, 128  # frames out of that many groups; the last frames
-CLEARLY, NEARLY = 0.9, 0.99
+SAMPLES, RECENT = 33, 64  # frames out of that many groups
+RUNS, RUN, TRIAL_BYTES = 4, 16, 4 * 2**20  # runs of frames to try ways on, their length, and what they come to at most
+CLEARLY, NEARLY = 0.9, 0.95
+BETTER = 0.05  # in scores: to change between packing and not
 INCOMPRESSIBLE = 0.95
-# In the order of their speed: a level is chosen if it takes clearly less space than those before, and one of the slow
-# ones only for frames that are simple, where it is not slow.
-ZSTD_LEVELS, SLOW_LEVEL, SIMPLE = (-3, 3, 9), 9, 1 / 32
-# What a group of changes should come to, which bounds the walk to a frame in it; through zstd, which begins anew with
-# every group, larger ones shrink more.
-GROUP_BYTES, PACKED_GROUP_BYTES, FEWEST_FRAMES = 3 * 1024, 6 * 1024, 8
 # With two arrays on the store, items bring half of that on average: with a short stack, no more than others do.
 LOST_STACK, SHORTEST_SURE_STACK = 0.4, 4
 # As long as this share of all frames is needed, groups die in the order they were written in, or nearly so.
@@ -51,10 +50,12 @@ class Watch:
         self.choice = codec
         self._is_auto = isinstance(codec, str)
         self._delta = Delta() if self._is_auto else codec
-        self.packing = Packing(frames, epochs) if isinstance(codec, DeltaZstd) else None
-        self._levels = [Zstd(level) for level in ZSTD_LEVELS] if has_zstd() and self.packing is None else []
+        self._always_packs = isinstance(codec, DeltaZstd)
+        # In time for the first reader: one who does not know of a codec must not meet a group that it packed.
+        self._packing = Packing(frames, epochs) if self._always_packs or (self._is_auto and has_zstd()) else None
+        self._levels = [Zstd(level) for level in ZSTD_LEVELS] if has_zstd() and not self._always_packs else []
         if self._levels:
-            frames.intra, frames.decoder = self._levels[0], self._levels[0]
+            frames.decoder = self._levels[0]
         self.start_over()
 
     def start_over(self) -> None:
@@ -62,19 +63,36 @@ class Watch:
         self._seen, self._next, self._unlearnt = 0, FIRST_LOOK, 0
         self._recent: deque[int] = deque(maxlen=MOST_SAMPLES)
         self._usual = 0.0  # bytes a frame took before the last look
-        self._lately = 0, 0  # frames, and their bytes, of which the next are not seen yet
+        self._stored = self._lately = (
+            0,
+            0,
+        )  # frames and their bytes, since the last look, and of some of the last groups
         self._in_order, self._length = True, self._delta.level or FEWEST_FRAMES
         self._new_frames, self._new_bytes, self.lost_stack = 0, 0, False
         self._items_before = int(self._frames.groups.counts[ITEMS])
         self._frames.worth_zstd = self._frames.layout.frame_nbytes // 64
+        self._frames.intra, self._packs = self._levels[0] if self._levels else None, self._always_packs
+        self.has_changed = False  # how frames are written, while there are few
         self._write_as(DELTA)
+
+    @property
+    def packing(self) -> Packing | None:
+        """What full groups go through now, if they do."""
+        return self._packing if self._packs else None
+
+    def resume(self) -> None:
+        """Go on with what a restored store came with."""
+        self.start_over()
+        if self._packing is not None:
+            self._packing.resume()
 
     @property
     def codec(self) -> Any:
         """What the next group's frames are written with."""
         if not self._is_auto:
             return self.choice
-        return {DELTA: self._delta, INTRA: self._frames.intra, ROWS: Raw()}[self._frames.mode]
+        changes = DeltaZstd() if self._packs else self._delta
+        return {DELTA: changes, INTRA: self._frames.intra, ROWS: Raw()}[self._frames.mode]
 
     def seen(self, groups: npt.NDArray[np.int64], engine: Any) -> None:
         """Take note of groups that are full, and look at some of the last if it is time."""
@@ -84,18 +102,28 @@ class Watch:
         self._unlearnt += len(groups)
         self._seen += frames
         self._new_frames += frames
-        nbytes = int(table["size"][groups].sum())
-        self._new_bytes += nbytes
-        self._lately = self._lately[0] + frames, self._lately[1] + nbytes
+        self._new_bytes += int(table["size"][groups].sum())
         is_time = self._seen >= self._next
         if is_time:
             self._next += min(self._next, LAST_INTERVAL)
         if self._have_grown() or is_time:
-            self._usual = self._new_bytes / max(self._new_frames, 1)
+            self._usual, self._stored = self._stored[1] / max(self._stored[0], 1), (0, 0)
             self._look(engine)
         if self.packing is not None and self._frames.mode != ROWS and self._unlearnt >= FEWEST_SAMPLES:
             self._unlearnt = 0
             self.packing.learn(self._living())
+
+    @property
+    def patience(self) -> int:
+        """How many items may be written before it is seen if a look is due: a look at all of them comes too late."""
+        return max(self._seen, FIRST_LOOK)
+
+    def stored(self, groups: npt.NDArray[np.int64]) -> None:
+        """Take note of what groups have come to, packed or not."""
+        table = self._frames.groups.table
+        frames, nbytes = int(table["count"][groups].sum()), int(table["size"][groups].sum())
+        self._stored = self._stored[0] + frames, self._stored[1] + nbytes
+        self._lately = self._lately[0] + frames, self._lately[1] + nbytes
 
     def _have_grown(self) -> bool:
         """Whether the last frames, enough of them to say, take much more than those before."""
@@ -116,7 +144,7 @@ class Watch:
             alive = int(np.count_nonzero(frames.groups.table["references"]))
             frames.many_full = min(max(alive // ONE_IN, FEWEST_FULL), ONE_IN)
         else:
-            few = -(-MANY_FRAMES // frames.capacity)
+            few = -(-min(max(self._seen, FIRST_LOOK), MANY_FRAMES) // frames.capacity)
             # Little is done about frames left as they are.
             frames.many_full = min(4 * few, LISTED // 2) if frames.mode == ROWS else few
         most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
@@ -131,17 +159,16 @@ class Watch:
             return
         last = groups[-RECENT:]
         spread = last[np.linspace(0, len(last) - 1, min(len(last), SAMPLES)).astype(np.intp)]
-        if self._mode == DELTA:
-            self._find_reference(self._decode(engine, spread * SLOTS + 1))
-        if self._frames.intra is not None or self._is_auto:
+        if self._mode != ROWS:
+            self._find_reference(self.decode(engine, spread * SLOTS + 1))
+        if self._levels or self._is_auto:
             self._choose(engine, last)
 
     def _see_size(self) -> None:
         """Let groups have so many frames that they come to the size they should have."""
         nbytes, self._new_bytes = self._new_bytes, 0
         if self._delta.level is None:
-            wanted = GROUP_BYTES if self.packing is None else PACKED_GROUP_BYTES
-            frames = wanted * self._new_frames // max(nbytes, 1)
+            frames = GROUP_BYTES * self._new_frames // max(nbytes, 1)
             self._length = min(max(frames, FEWEST_FRAMES), SLOTS)
 
     def _see_order(self) -> None:
@@ -169,7 +196,7 @@ class Watch:
         alive = (table["references"][recent] > 0) & (table["layout"][recent] == self._frames.layout_number)
         return np.asarray(recent[alive & (table["count"][recent] > 0)])
 
-    def _decode(self, engine: Any, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    def decode(self, engine: Any, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
         """Single frames, by the numbers of the items they end."""
         nbytes = self._frames.layout.frame_nbytes
         out = map_memory(len(numbers) * nbytes).reshape(len(numbers), nbytes)
@@ -186,36 +213,51 @@ class Watch:
         ordered.partition(middle, axis=0)
         typical = ordered[middle].copy()
         current = self._frames.references[self._frames.reference][: typical.size]
-        cost, now = _cost(sample, typical), _cost(sample, current)
+        changes, now = _costs(sample, typical), _costs(sample, current)
+        # What zstd makes less of is not written as changes.
+        by_zstd = residual = np.full(len(sample), typical.size)
+        if self._levels and not self._packs:
+            how, level = self._frames.foretold, self._levels[0]
+            left = [_residuals.taken(f, how, self._frames.references) if how else f for f in sample]
+            by_zstd = level.encode_parts(Payloads.from_parts(left)).size
+            residual = level.encode_parts(Payloads.from_parts(list(sample - typical))).size
+        cost = np.minimum(now, by_zstd).mean()
+        firsts, all_of_them = cost - np.minimum(changes, by_zstd).mean(), cost - residual.mean()
         # It is kept for good, so it has to save its own size before it is likely to be replaced.
-        saved = (now - cost) / len(sample) * min(self._seen, LAST_INTERVAL) / self._frames.capacity
-        if cost < CLEARLY * now and saved > typical.size:
+        saved = max(firsts / self._frames.capacity, all_of_them) * min(self._seen, LAST_INTERVAL)
+        if max(firsts, all_of_them) > (1 - CLEARLY) * cost and saved > typical.size:
             self._frames.add_reference(typical)
 
     def _choose(self, engine: Any, groups: npt.NDArray[np.int64]) -> None:
         """Change to what the last frames take the least space with, or nearly the least if that is faster."""
-        counts = self._frames.groups.table["count"][groups].astype(np.int64)
-        numbers = np.concatenate([g * SLOTS + 1 + np.arange(n) for g, n in zip(groups, counts, strict=True)])
-        numbers = numbers[-CHOOSE_FROM:]
-        few = numbers[:: len(numbers) // 16 | 1]  # by an odd step, or all of them may be the first of their groups
-        is_first = few % SLOTS == 1
-        sample, before = self._decode(engine, few), self._decode(engine, few - ~is_first)
-        raw = sample.shape[1]
-        before[is_first] = self._frames.references[self._frames.reference][:raw]
-        changes = np.array([len(encode_changes(frame, base)) for frame, base in zip(sample, before, strict=True)])
-        packed = np.full(len(few), raw)
-        for codec in self._levels:
-            if codec.level >= SLOW_LEVEL and packed.mean() > SIMPLE * raw:
-                break
-            sizes = codec.encode_parts(Payloads.from_parts(list(sample))).size
-            if sizes.sum() < CLEARLY * packed.sum():
-                packed, self._frames.intra = sizes, codec
-        self._frames.worth_zstd = int(np.median(packed)) // 2
-        best, zstd = np.minimum(np.minimum(changes, packed), raw).sum(), np.minimum(packed, raw).sum()
+        frames, trial = self._frames, Trial(self._frames, self._runs(engine, groups), self._levels)
+        if self._levels:
+            frames.worth_zstd = trial.worth_zstd
+        before = frames.mode, frames.intra, frames.foretold, self._packs
+        frames.intra, frames.foretold = trial.level, trial.foretold
         if self._is_auto:
-            mode = DELTA if best < NEARLY * zstd or not self._levels else INTRA
-            self._write_as(ROWS if best > INCOMPRESSIBLE * raw * len(few) else mode)
+            least, zstd = trial.by_least(self._length), trial.by_zstd
+            mode = DELTA if least.nbytes < NEARLY * zstd.nbytes or not self._levels else INTRA
+            mode = ROWS if least.nbytes > INCOMPRESSIBLE * trial.raw else mode
+            if self._packing is not None and mode != ROWS:
+                packed = trial.by_groups(frames.codecs[self._packing.codec])
+                gain = trial.score(least if mode == DELTA else zstd) - trial.score(packed)
+                self._packs = gain > (-BETTER if self._packs else BETTER)
+            else:
+                self._packs = False
+            if self._packs:
+                mode, frames.intra, frames.foretold = DELTA, None, _residuals.PLAIN  # zstd gets the groups
+            self._write_as(mode)
+        has_changed = (frames.mode, frames.intra, frames.foretold, self._packs) != before
+        self.has_changed |= has_changed and self._seen <= MANY_FRAMES
+
+    def _runs(self, engine: Any, groups: npt.NDArray[np.int64]) -> list[npt.NDArray[np.uint8]]:
+        """Some frames that followed each other, of some of these groups."""
+        length = min(max(TRIAL_BYTES // (RUNS * self._frames.layout.frame_nbytes), 2), RUN)
+        few = groups[np.linspace(0, len(groups) - 1, min(len(groups), RUNS)).astype(np.intp)]
+        counts = np.minimum(self._frames.groups.table["count"][few].astype(np.int64), length)
+        return [self.decode(engine, g * SLOTS + 1 + np.arange(n)) for g, n in zip(few, counts, strict=True)]
 
 
-def _cost(sample: npt.NDArray[np.uint8], base: Bytes) -> int:
-    return sum(len(encode_changes(frame, base)) for frame in sample)
+def _costs(sample: npt.NDArray[np.uint8], base: Bytes) -> npt.NDArray[np.int64]:
+    return np.array([min(len(encode_changes(frame, base)), frame.size) for frame in sample])

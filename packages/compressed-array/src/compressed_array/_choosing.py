@@ -1,0 +1,173 @@
+"""What the last frames of a stream would take in each way of writing them, tried on some of them, and how long a read
+would take, reckoned from that. No clock is looked at, so equal streams are written alike.
+
+A tenth of the bytes is worth a read that takes twice as long or more; but an item that takes less than a `LITTLE` of
+itself takes little enough, and then only the read counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array import _residuals
+from compressed_array._frames import Bytes, Frames
+from compressed_array._groups import SLOTS
+from compressed_array._lanes import ENOUGH
+from compressed_array._payloads import Payloads
+from compressed_array.codecs.delta import encode_changes
+from compressed_array.codecs.zstd import Zstd
+
+# In the order of their speed: a level is chosen if it takes clearly less space than those before, and one of the slow
+# ones only for frames that are simple, where it is not slow.
+ZSTD_LEVELS, SLOW_LEVEL, SIMPLE = (1, 3, 6, 9), 9, 1 / 20
+CLEARLY = 0.95
+NEAREST = 16  # bytes: what is nearer cannot be put back many bytes at a time
+LITTLE = 1 / 128
+# What a group of changes should come to, which bounds the walk to a frame in it.
+GROUP_BYTES, FEWEST_FRAMES = 3 * 1024, 8
+# Nanoseconds: for an item and for each byte of it; for a call of zstd's, each byte that it is given and that it makes;
+# for each byte of changes. Roughly, as measured: elsewhere all of them take twice as long or half.
+ITEM, PER_BYTE, CALL, PER_ZSTD_BYTE, PER_MADE_BYTE, PER_CHANGED_BYTE = 5000.0, 0.1, 1000.0, 3.0, 0.5, 0.5
+
+
+class Way(NamedTuple):
+    """A way to write frames: the bytes that one takes, and the nanoseconds that an item takes to read."""
+
+    nbytes: float
+    read: float
+
+
+@dataclass
+class Trial:
+    """Runs of frames that followed each other, and what they come to."""
+
+    frames: Frames
+    runs: list[npt.NDArray[np.uint8]]
+    levels: list[Zstd]
+    foretold: int = _residuals.PLAIN
+    level: Zstd | None = None
+
+    def __post_init__(self) -> None:
+        base = self.frames.references[self.frames.reference][: self.runs[0].shape[1]]
+        bases = [base] if self.frames.reference == 0 else [base, self.frames.references[0][: base.size]]
+        self._changes = [
+            [_changes(run[0], None, bases), *(_changes(b, a, bases) for a, b in pairwise(run))] for run in self.runs
+        ]
+        together = np.concatenate(self.runs)
+        few = np.arange(0, len(together), len(together) // 16 | 1)  # by an odd step, or all may be the first of a run
+        self.sample = together[few]
+        self.raw = self.sample.shape[1]
+        self.changes = np.minimum([len(c) for run in self._changes for c in run], self.raw)[few]
+        self.packed = np.full(len(few), self.raw)
+        if self.levels:
+            self._find_what_is_foretold()
+            self._find_level()
+
+    def _find_what_is_foretold(self) -> None:
+        """See what zstd, at the first level, had best be given."""
+        ways = [_residuals.word(_residuals.BEFORE, distance, self.frames.itemsize) for distance in self._distances()]
+        if self.frames.reference:
+            ways.append(_residuals.word(_residuals.REFERENCE, self.frames.reference, self.frames.itemsize))
+        self.level = self.levels[0]
+        least = self._sizes(self.level, _residuals.PLAIN).sum()
+        for how in ways:
+            nbytes = self._sizes(self.level, how).sum()
+            if nbytes < CLEARLY * least:
+                least, self.foretold = nbytes, how
+
+    def _find_level(self) -> None:
+        for level in self.levels:
+            if level.level >= SLOW_LEVEL and self.packed.mean() > SIMPLE * self.raw:
+                break
+            sizes = self._sizes(level, self.foretold)
+            if sizes.sum() < CLEARLY * self.packed.sum():
+                self.packed, self.level = sizes, level
+
+    def _sizes(self, level: Zstd, how: int) -> npt.NDArray[np.int64]:
+        left = (
+            self.sample
+            if how == _residuals.PLAIN
+            else [_residuals.taken(f, how, self.frames.references) for f in self.sample]
+        )
+        return level.encode_parts(Payloads.from_parts(list(left))).size + len(_residuals.head(how))
+
+    def _distances(self) -> list[int]:
+        """How many bytes before a pixel its neighbours along each axis are."""
+        frames, shape = self.frames, list(self.frames.item_shape)
+        if frames.layout.width:
+            shape[frames.layout.axis] = frames.layout.width
+        steps = {prod(shape[axis + 1 :]) * frames.itemsize for axis in range(len(shape))}
+        return sorted(step for step in steps if NEAREST <= step <= self.raw // 2)
+
+    @property
+    def worth_zstd(self) -> int:
+        """Up to how many bytes changes need not go to zstd, so that they take little, or nearly as little."""
+        order = np.argsort(self.changes)
+        lost = np.cumsum(np.maximum(self.changes - self.packed, 0)[order])
+        least = np.minimum(self.changes, self.packed).sum()
+        enough = max(least / CLEARLY, LITTLE * self.frames.record_nbytes * len(lost)) - least
+        count = int(np.searchsorted(lost, enough, side="right"))
+        return int(self.changes[order[count - 1]]) if count else int(self.packed.min()) // 2
+
+    @property
+    def by_zstd(self) -> Way:
+        """Each frame by zstd alone."""
+        nbytes = float(np.minimum(self.packed, self.raw).mean())
+        return Way(nbytes, self._copy + self._depth * (self._call + PER_ZSTD_BYTE * nbytes))
+
+    def by_least(self, capacity: int) -> Way:
+        """Each frame as what is least: changes, or zstd; with so many frames in a group."""
+        least = np.minimum(np.minimum(self.changes, self.packed), self.raw)
+        through = self.packed < self.changes
+        # A walk begins at the last frame before those of an item that needs no other.
+        share = float(through.mean())
+        back = min((capacity - 1) / 2, (1 - share) / max(share, 1 / SLOTS))
+        first = self._call + PER_ZSTD_BYTE * float(self.packed.mean()) if self.levels else 0.0
+        each = share * first + PER_CHANGED_BYTE * float(np.where(through, 0, self.changes).mean())
+        return Way(float(least.mean()), self._copy + first + (self._depth + back - 1) * each)
+
+    def by_groups(self, codec: Any) -> Way:
+        """Changes, and whole groups through a codec."""
+        parts = [b"".join(run) for run in self._changes]
+        count = sum(map(len, self.runs))
+        plain, nbytes = sum(map(len, parts)) / count, sum(len(codec.encode(p)) for p in parts if p) / count
+        capacity = min(max(GROUP_BYTES / max(plain, 1), FEWEST_FRAMES), SLOTS)
+        unpack = (1 + (self._depth - 1) / capacity) * (
+            CALL + (PER_ZSTD_BYTE * nbytes + PER_MADE_BYTE * plain) * capacity
+        )
+        walk = (self._depth + (capacity - 1) / 2) * PER_CHANGED_BYTE * plain
+        return Way(nbytes, self._copy + walk + unpack)
+
+    def score(self, way: Way) -> float:
+        """How a way compares; lower is better."""
+        return math.log2(max(way.nbytes, LITTLE * self.frames.record_nbytes)) + math.log2(way.read) / 8
+
+    @property
+    def _depth(self) -> int:
+        return self.frames.layout.depth
+
+    @property
+    def _call(self) -> float:
+        """For a frame out of zstd, whatever goes in."""
+        return CALL + PER_MADE_BYTE * self.frames.layout.frame_nbytes
+
+    @property
+    def _copy(self) -> float:
+        return ITEM + PER_BYTE * self.frames.record_nbytes
+
+
+def _changes(frame: Bytes, last: Bytes | None, bases: list[Bytes]) -> bytes:
+    """The least changes that make a frame, of the last one or of one of the bases."""
+    least = frame.tobytes() if last is None else min(encode_changes(frame, last), frame.tobytes(), key=len)
+    for base in bases:
+        if len(least) * ENOUGH <= frame.size:
+            break
+        least = min(least, encode_changes(frame, base), key=len)
+    return least
