@@ -42,10 +42,13 @@ def test_a_pickle_keeps_every_dtype(dtype: np.dtype[Any], rng: np.random.Generat
 def test_a_view_pickles_its_own_cells_only(codec: str) -> None:
     array = ca.compress(PLAIN, codec=codec)
     small = pickle.dumps(array[3:400:100])
-    # Frames come in groups, of which a view takes those along that it has a part of; and a dictionary goes along whole.
+    # Frames come in groups, of which a view takes those along that it has a part of; dictionaries and references go
+    # along whole.
     share, extra = 20, 2000
     if isinstance(array.store, FrameStore):
-        share, extra = 3, extra + sum(len(codec.dictionary or "") for codec in array.store._frames.codecs)
+        frames = array.store._frames
+        share, extra = 3, extra + sum(len(codec.dictionary or "") for codec in frames.codecs)
+        extra += sum(reference.nbytes for reference in frames.references[1:])
     assert len(small) < len(pickle.dumps(array)) / share + extra
     assert_same(pickle.loads(small), PLAIN[3:400:100])
     assert_same(pickle.loads(pickle.dumps(array[::-1])), PLAIN[::-1])

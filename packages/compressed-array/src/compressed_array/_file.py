@@ -9,10 +9,7 @@ file is an error and nothing else. A new file takes the old one's place in one s
 from __future__ import annotations
 
 import json
-import operator
 import os
-import secrets
-import shutil
 import struct
 import zlib
 from math import prod
@@ -26,20 +23,20 @@ from numpy.lib import format as npy_format
 from compressed_array._array import CompressedArray
 from compressed_array._cast import check_dtype
 from compressed_array._cellstore import FIRST_CODEC, RAW, Export
+from compressed_array._described import describe, described
 from compressed_array._frame_state import FrameExport
 from compressed_array._frame_state import check as check_frames
+from compressed_array._heap import MAX_PAYLOAD
 from compressed_array._layouts import Layout
+from compressed_array._replacing import replacing
 from compressed_array._state import State, rebuild, take
 from compressed_array._store import RecordNumbers
-from compressed_array.abc import Codec
 from compressed_array.codecs.delta import Delta
 from compressed_array.errors import CorruptFileError, CorruptPayloadError, UnknownCodecError, UnsupportedDtypeError
-from compressed_array.registry import get_codec
 
 MAGIC = b"\x93CARRAY1"
 PREFIX = struct.Struct("<8sQI")  # magic, length of the header, its CRC-32
 FORMAT = 1
-UNSAFE = {"pickle"}  # numcodecs has it
 SECTIONS: dict[str, dict[str, str]] = {
     "cells": {"cells": "<u4", "tag": "u1", "size": "<u4", "data": "u1"},
     "frames": {
@@ -71,27 +68,16 @@ def save(path: str | os.PathLike[str], array: CompressedArray) -> None:
         "shape": state.cells.shape,
         "item_shape": state.item_shape,
         "dtype": _describe_dtype(state.dtype),
-        "codecs": [_describe(codec) for codec in records.codecs],
+        "codecs": [describe(codec) for codec in records.codecs],
         **(_describe_frames(records) if isinstance(records, FrameExport) else _describe_cells(records)),
         "sections": {name: {"nbytes": part.nbytes, "crc32": zlib.crc32(part.data)} for name, part in packed.items()},
     }
     text = json.dumps(header).encode()
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(PREFIX.pack(MAGIC, len(text), zlib.crc32(text)))
-            file.write(text)
-            for part in packed.values():
-                file.write(part.data)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(PREFIX.pack(MAGIC, len(text), zlib.crc32(text)))
+        file.write(text)
+        for part in packed.values():
+            file.write(part.data)
 
 
 def load(path: str | os.PathLike[str]) -> CompressedArray:
@@ -101,9 +87,9 @@ def load(path: str | os.PathLike[str]) -> CompressedArray:
             header = _read_header(file)
             sections = _read_sections(file, SECTIONS[header.get("store", "cells")], header["sections"])
             state = _check(header, sections)
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            if isinstance(error, CorruptFileError | UnknownCodecError):
-                raise
+        except (CorruptFileError, UnknownCodecError):
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise CorruptFileError(f"{path}: the header does not describe a compressed array ({error})") from error
     return rebuild(CompressedArray, state)
 
@@ -121,19 +107,21 @@ def _read_header(file: BinaryIO) -> dict[str, Any]:
     if len(text) < length or zlib.crc32(text) != checksum:
         raise CorruptFileError(f"{file.name}: the header was changed or cut short")
     header: dict[str, Any] = json.loads(text)
-    if header["format"] != FORMAT:
+    if not _is_count(header["format"]) or header["format"] != FORMAT:
         raise CorruptFileError(f"{file.name}: saved in a format this version does not know; upgrade compressed-array")
     return header
 
 
-def _read_sections(file: BinaryIO, names: dict[str, str], described: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+def _read_sections(file: BinaryIO, names: dict[str, str], said: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
     left = os.fstat(file.fileno()).st_size - file.tell()
-    if sum(described[name]["nbytes"] for name in names) != left:
+    sizes = {name: said[name]["nbytes"] for name in names}
+    # Each by itself, too: what is less than nothing would make up for one that is larger than the file.
+    if not all(map(_is_count, sizes.values())) or sum(sizes.values()) != left:
         raise CorruptFileError(f"{file.name}: cut short, or something was added to it")
     sections = {}
     for name, dtype in names.items():
-        raw = file.read(described[name]["nbytes"])
-        if zlib.crc32(raw) != described[name]["crc32"]:
+        raw = file.read(sizes[name])
+        if zlib.crc32(raw) != said[name]["crc32"]:
             raise CorruptFileError(f"{file.name}: the section {name!r} was changed")
         sections[name] = np.frombuffer(raw, dtype)
     return sections
@@ -143,12 +131,14 @@ def _check(header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> Sta
     """The state a header and its sections describe, if they agree with each other in everything."""
     shape, item_shape = tuple(header["shape"]), tuple(header["item_shape"])
     dtype = check_dtype(npy_format.descr_to_dtype(_tuples(header["dtype"])))
-    codecs = [_codec(description) for description in header["codecs"]]
+    codecs = [described(description) for description in header["codecs"]]
     cells = sections.pop("cells")
-    if not all(isinstance(n, int) and n >= 0 for n in (*shape, *item_shape)) or prod(shape) != len(cells):
+    nbytes = prod(item_shape) * dtype.itemsize
+    if not all(map(_is_count, (*shape, *item_shape))) or prod(shape) != len(cells) or nbytes > MAX_PAYLOAD:
         raise CorruptFileError("the parts of the file contradict each other")
-    described = _frames if header.get("store", "cells") == "frames" else _cells
-    records = described(header, sections, codecs, prod(item_shape) * dtype.itemsize, cells)
+    np.broadcast_to(np.empty((), dtype), (*shape, *item_shape))  # raises where numpy has no such array
+    store = _frames if header.get("store", "cells") == "frames" else _cells
+    records = store(header, sections, codecs, nbytes, cells)
     return State(item_shape, dtype, cells.reshape(shape), records)
 
 
@@ -158,7 +148,7 @@ def _cells(
     tag, size, data = (sections[name] for name in ("tag", "size", "data"))
     auto = header["auto"]
     agree = (
-        all(isinstance(n, int) and n >= 0 for n in (auto["current"], auto["seen"], *auto["looks"]))
+        all(map(_is_count, (auto["current"], auto["seen"], *auto["looks"])))
         and auto["current"] < len(codecs)
         and len(tag) == len(size)
         and (not len(cells) or int(cells.max()) <= len(size))
@@ -178,7 +168,7 @@ def _describe_cells(records: Export) -> dict[str, Any]:
 def _describe_frames(records: FrameExport) -> dict[str, Any]:
     auto = isinstance(records.choice, str)
     return {
-        "choice": records.choice if auto else _describe(records.choice),
+        "choice": records.choice if auto else describe(records.choice),
         "layouts": [list(layout) for layout in records.layouts],
         "layout": records.layout,
         "found": records.found,
@@ -189,22 +179,33 @@ def _describe_frames(records: FrameExport) -> dict[str, Any]:
 def _frames(
     header: dict[str, Any], sections: dict[str, Any], codecs: list[Any], record_nbytes: int, cells: RecordNumbers
 ) -> FrameExport:
-    choice = header["choice"] if header["choice"] == "auto" else _codec(header["choice"])
-    layouts = [Layout(*(operator.index(n) for n in layout)) for layout in header["layouts"]]
-    lengths = [operator.index(n) for n in header["reference_nbytes"]]
+    choice = header["choice"] if header["choice"] == "auto" else described(header["choice"])
+    layouts = [Layout(*(_whole(n) for n in layout)) for layout in header["layouts"]]
+    lengths = header["reference_nbytes"]
     joined = sections.pop("references")
-    if sum(lengths) != len(joined) or min(lengths, default=0) < 0 or not isinstance(choice, str | Delta):
+    if not all(map(_is_count, lengths)) or sum(lengths) != len(joined) or not isinstance(choice, str | Delta):
         raise CorruptFileError("the parts of the file contradict each other")
     references = np.split(joined, np.cumsum(lengths)[:-1]) if lengths else []
     item_shape = tuple(header["item_shape"])
     records = FrameExport(
-        choice, layouts, operator.index(header["layout"]), bool(header["found"]), codecs, references, **sections
+        choice, layouts, _whole(header["layout"]), header["found"] is True, codecs, references, **sections
     )
     try:
         check_frames(records, item_shape, record_nbytes // max(prod(item_shape), 1), cells)
     except CorruptPayloadError as error:
         raise CorruptFileError(str(error)) from error
     return records
+
+
+def _is_count(number: Any) -> bool:
+    """Whether something out of JSON is a number of things; `true` is not."""
+    return type(number) is int and number >= 0
+
+
+def _whole(number: Any) -> int:
+    if type(number) is not int:
+        raise TypeError(f"{number!r} is no whole number")
+    return number
 
 
 def _tuples(descr: Any) -> Any:
@@ -221,18 +222,3 @@ def _describe_dtype(dtype: np.dtype[Any]) -> Any:
         return npy_format.dtype_to_descr(dtype)
     except ValueError as error:
         raise UnsupportedDtypeError(f"dtype {dtype} cannot be written down in a file: {error}") from error
-
-
-def _describe(codec: Any) -> dict[str, Any]:
-    # Another library may use one of our ids for a class with other parameters, so the file says whose it is.
-    return {"library": "compressed-array" if isinstance(codec, Codec) else "numcodecs", "config": codec.get_config()}
-
-
-def _codec(description: dict[str, Any]) -> Any:
-    if description["config"]["id"] in UNSAFE:
-        raise CorruptFileError(f"codec {description['config']['id']!r} would run what is in the file; it is refused")
-    if description["library"] == "compressed-array":
-        return get_codec(description["config"])
-    import numcodecs
-
-    return numcodecs.get_codec(description["config"])

@@ -18,7 +18,7 @@ from compressed_array._cellstore import CellStore, Export
 from compressed_array._frame_state import FrameExport, Snapshot, renumbered
 from compressed_array._framestore import FrameStore
 from compressed_array._store import UNWRITTEN
-from compressed_array._table import CELL, Table
+from compressed_array._table import Table
 from compressed_array.errors import CorruptPayloadError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def rebuild(cls: type[CompressedArray], state: State) -> CompressedArray:
     store = STORES[type(state.records)].restore(state.item_shape, state.dtype, state.records, cells)
     if isinstance(store, FrameStore):
         store.give_up_restored(len(state.records.size))
-    return cls.on_table(Table(store, cells.view(CELL)), state.item_shape, state.dtype)
+    return cls.on_table(Table(store, cells), state.item_shape, state.dtype)
 
 
 def reduce_for_pickle(array: CompressedArray, protocol: int) -> tuple[Any, ...]:
@@ -113,7 +113,7 @@ def unpickle_on_store(
     """The inverse of `reduce_for_pickle`, for an array that was pickled with its store."""
     numbers = np.array(cells, np.uint32)
     restored.store.claim(numbers)
-    return cls.on_table(Table(restored.store, numbers.view(CELL)), item_shape, dtype)
+    return cls.on_table(Table(restored.store, numbers), item_shape, dtype)
 
 
 def unpickle_store(item_shape: tuple[int, ...], dtype: np.dtype[Any], *records: Any) -> Restored:

@@ -8,6 +8,15 @@
 [1, 0]
 """
 
+try:
+    import torch as _torch  # noqa: F401  # first, so that its absence is told before it is met
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        "compressed_array.torch needs torch: pip install 'compressed-array[torch]'", name="torch"
+    ) from error
+
 from compressed_array.registry import has_zstd as has_zstd
 from compressed_array.torch._array import DeviceArray as DeviceArray
 from compressed_array.torch._dtypes import find_gpu_buffer_dtypes as find_gpu_buffer_dtypes
@@ -15,3 +24,13 @@ from compressed_array.torch._dtypes import numpy_dtype_to_torch as numpy_dtype_t
 from compressed_array.torch._dtypes import torch_dtype_to_numpy as torch_dtype_to_numpy
 from compressed_array.torch._estimate import estimate_total_heap_bytes as estimate_total_heap_bytes
 from compressed_array.torch._heap import TorchHeap as TorchHeap
+
+__all__ = [
+    "DeviceArray",
+    "TorchHeap",
+    "estimate_total_heap_bytes",
+    "find_gpu_buffer_dtypes",
+    "has_zstd",
+    "numpy_dtype_to_torch",
+    "torch_dtype_to_numpy",
+]

@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from compressed_array.errors import LossyWriteError, UnsupportedOperationError
+from compressed_array._described import describe
+from compressed_array._replacing import replacing
+from compressed_array.errors import CorruptFileError, CorruptPayloadError, LossyWriteError, UnsupportedOperationError
 from compressed_array.registry import get_codec, shorthand
 from compressed_array.torch._coders import on_device
+from compressed_array.torch._device_file import Kind, check_keys, read_file, sound
+from compressed_array.torch._device_state import sealed, tensor
 from compressed_array.torch._device_store import DeviceStore
 from compressed_array.torch._dtypes import as_torch_dtype, numpy_dtype_or_none
 from compressed_array.torch._grid import Grid
@@ -207,43 +211,76 @@ class DeviceArray:
 
     @apart
     def state_dict(self) -> dict[str, Any]:
-        """All that the array holds, in tensors of its own."""
+        """All that the array holds, in tensors of its own, with a checksum."""
+        about = self._about()
         if self._store is None:
-            state = copied({"cells": self._cells.numbers, "dense": self._dense, "store": None})
+            state = copied({"about": about, "cells": self._cells.numbers, "dense": self._dense, "store": None})
         else:
             with self._store.lock, self._store.turn:
                 store = self._store.state()  # first: it has steps numbered that wait
-                state = copied({"cells": self._cells.numbers, "dense": None, "store": store})
-        return dict(state)
+                state = copied({"about": about, "cells": self._cells.numbers, "dense": None, "store": store})
+        return sealed(state)
 
     @apart
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Hold what an array of the same kind did, on any device. Other arrays on its store lose what they hold."""
-        if (state["store"] is None) != (self._store is None):
-            raise ValueError("this is the state of an array with another codec")
-        held = state["dense"] if self._store is None else state["cells"]
-        mine = self._dense if self._store is None else self.cells
-        if mine is None or held.shape != mine.shape:
-            raise ValueError(f"this is the state of an array of another shape; this one has {tuple(self._shape)}")
+        """Hold what an array of the same kind did, on any device. Other arrays on its store lose what they hold.
+
+        It is looked through before anything changes, whoever it is from.
+        """
+        with sound():
+            check_keys(state)
+            mine = self._about()
+            about = state.get("about", mine)  # which earlier ones did not have
+            others = [key for key in ("shape", "item_ndim", "dtype", "codec") if about[key] != mine[key]]
+        if others:
+            raise ValueError(f"this is the state of an array of another {others[0]}; here it is {mine[others[0]]}")
+        with sound():
+            self._take(state)
+
+    def _take(self, state: dict[str, Any]) -> None:
         if self._store is None:
+            held = tensor(state["dense"], self._stored_dtype, self._shape)
             self._dense = held.to(self.device, copy=True)
             return
         with self._store.lock, self._store.turn:
             others = [
                 (cells, torch.zeros_like(cells.numbers)) for cells in self._store.holders if cells is not self._cells
             ]
-            self._store.restore(state["store"], [*others, (self._cells, held.to(self.device, copy=True))])
+            self._store.restore(state["store"], [*others, (self._cells, state["cells"])])
 
     def save(self, path: str | Path) -> None:
-        """Write the array to a file."""
-        torch.save({"about": self._about(), **cpu(self.state_dict())}, path)
+        """Write the array to a file; a file of that name is replaced once all is written."""
+        with replacing(path) as file:
+            torch.save(cpu(self.state_dict()), file)
 
     @classmethod
+    @apart
     def load(cls, path: str | Path, device: torch.device | str | None = None) -> DeviceArray:
         """Read an array from a file, onto a device: the one it was on, if nothing else is said and that is there."""
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        array = cls.__new__(cls)
-        array.__setstate__({**state, "device": device})
+        try:
+            with sound():
+                state = read_file(path)
+                check_keys(state)
+                return cls._from(state, device)
+        except CorruptPayloadError as error:
+            raise CorruptFileError(f"{path}: {error}") from error
+
+    @classmethod
+    def _from(cls, state: dict[str, Any], device: torch.device | str | None) -> DeviceArray:
+        kind = Kind.of(state["about"], is_dense=state["store"] is None)
+        on = available(device or kind.device)
+        # Before any memory is taken: that it is no more than what came with it.
+        if state["store"] is None:
+            tensor(state["dense"], INTEGERS.get(kind.dtype.itemsize, kind.dtype), kind.shape)
+        else:
+            tensor(state["cells"], torch.int32, kind.shape[: len(kind.shape) - kind.item_ndim])
+        store = None
+        if state["store"] is not None:
+            item_shape = kind.shape[len(kind.shape) - kind.item_ndim :]
+            store = DeviceStore(item_shape, kind.dtype, Method(kind.codec), on, kind.heap_bytes)
+        codec = "none" if store is None else "auto"
+        array = cls(kind.shape, kind.dtype, device=on, item_ndim=kind.item_ndim, codec=codec, store=store)
+        array._take({name: part for name, part in state.items() if name != "about"})
         return array
 
     @apart
@@ -255,28 +292,19 @@ class DeviceArray:
 
     @apart
     def __setstate__(self, state: dict[str, Any]) -> None:
-        about = state["about"]
-        shared = state.get("shared")
-        device = shared.device if shared is not None else available(state.get("device") or about["device"])
-        dtype = getattr(torch, about["dtype"])
-        if shared is None and state.get("store") is not None:
-            item_shape = tuple(about["shape"][len(about["shape"]) - about["item_ndim"] :])
-            shared = DeviceStore(item_shape, dtype, Method(about["codec"]), device, about["heap_bytes"])
-            shared.restore(state["store"])
+        about, shared = state["about"], state["shared"]
+        device = shared.device if shared is not None else available(about["device"])
         self.__init__(  # type: ignore[misc]  # of an object that was made without it
             about["shape"],
-            dtype,
+            getattr(torch, about["dtype"]),
             device=device,
             item_ndim=about["item_ndim"],
             codec="none" if shared is None else "auto",
             store=shared,
         )
-        cells = state["cells"]
-        if isinstance(cells, torch.Tensor):
-            self._cells.replace(cells.to(device, copy=True))
-        elif shared is not None:
-            self._cells = cells
-            shared.holders.add(cells)
+        if shared is not None:
+            self._cells = state["cells"]
+            shared.holders.add(self._cells)
         if state["dense"] is not None:
             self._dense = state["dense"].to(device, copy=True)
 
@@ -292,7 +320,7 @@ class DeviceArray:
             "item_ndim": len(self.item_shape),
             "dtype": str(self.dtype).removeprefix("torch."),
             "device": str(self.device),
-            "codec": self.codec.get_config(),
+            "codec": describe(self.codec),
             "heap_bytes": None if self._store is None else self._store.heap_bytes,
         }
 

@@ -6,8 +6,6 @@ whatever came before: from a row to a key, and from the key to the frame.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -101,17 +99,6 @@ class Changes(Sparse):
     def decode(self, table: FrameTable, frames: torch.Tensor) -> torch.Tensor:
         words = table.words.index_select(0, frames)
         return self.bytes_of(self.rows_with(table, words[:, ROW_OF], [words[:, KEY], frames]))
-
-    def state(self) -> dict[str, Any]:
-        lanes = {"has": self._has, "blank": self._key_is_blank, "least": self._least, "excess": self._excess}
-        bases = {"keys": self._keys, "rows of lanes": self._lane_rows}
-        return {**super().state(), **bases, **{name: torch.from_numpy(a) for name, a in lanes.items()}}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self._keys, self._lane_rows = (state[name].to(self.device, copy=True) for name in ("keys", "rows of lanes"))
-        parts = (state[name].cpu().numpy().copy() for name in ("has", "blank", "least", "excess"))
-        self._has, self._key_is_blank, self._least, self._excess = parts
 
     def _grow(self, lanes: int) -> None:
         more = lanes - len(self._has)

@@ -57,6 +57,7 @@ class Coder(Protocol):
     """How frames of one size are stored."""
 
     device: torch.device
+    frame_nbytes: int
 
     @property
     def nbytes(self) -> int:
@@ -88,10 +89,6 @@ class Coder(Protocol):
 
     def rest(self) -> None:
         """Forget what lanes had."""
-
-    def state(self) -> dict[str, Any]: ...
-
-    def restore(self, state: dict[str, Any]) -> None: ...
 
 
 class Immediate:

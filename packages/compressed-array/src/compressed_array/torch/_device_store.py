@@ -6,7 +6,6 @@ from then on as frames (`StoredFrames`).
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Sequence
 from math import prod
@@ -14,8 +13,10 @@ from typing import Any
 
 import torch
 
-from compressed_array._epochs import Turn
+from compressed_array._epochs import Exclusive
 from compressed_array._layouts import Layout
+from compressed_array.errors import CorruptPayloadError
+from compressed_array.torch import _device_state
 from compressed_array.torch._coders import Ints
 from compressed_array.torch._host import apart, available, cpu
 from compressed_array.torch._host_items import Array, as_tensor
@@ -27,7 +28,7 @@ from compressed_array.torch._waiting import Cells
 Numbers = Sequence[tuple[Cells, torch.Tensor]]
 
 
-class DeviceStore:
+class DeviceStore(Exclusive):
     """Items of one shape and dtype, by number, for all arrays that stand on it.
 
     Whoever reads takes `lock` and `turn` before numbers are fetched, and whoever writes.
@@ -45,11 +46,16 @@ class DeviceStore:
         self.item_shape, self.dtype, self.method = item_shape, dtype, method
         self.device, self.heap_bytes = device, heap_bytes
         self.item_nbytes = prod(item_shape) * dtype.itemsize
-        self.lock, self.turn = threading.RLock(), Turn()
+        super().__init__()
         self.holders: Holders = weakref.WeakSet()  # what has numbers of ours
         layout = method.layout(item_shape, dtype.itemsize)
         self._items: StoredFrames | Undecided
         self._items = Undecided(item_shape, dtype.itemsize, device) if layout is None else self._new_frames(layout)
+
+    @property
+    def lock(self) -> Any:
+        """What one thread at a time takes, and a fork waits for."""
+        return self.writing
 
     @property
     def frames(self) -> StoredFrames | None:
@@ -124,35 +130,52 @@ class DeviceStore:
 
     @apart
     def restore(self, state: dict[str, Any], numbers: Numbers = ()) -> None:
-        """Hold what another store of this kind did, with these numbers of all that have some."""
+        """Hold what another store of this kind did, with these numbers of all that have some, if it is sound."""
+        given = [_device_state.tensor(part, torch.int32, cells.numbers.shape) for cells, part in numbers]
+        items: StoredFrames | Undecided
         if "undecided" in state:
-            first = state["undecided"]
-            undecided = Undecided(self.item_shape, self.dtype.itemsize, self.device)
-            undecided.write(first["items"][1:].to(self.device), first["lanes"].cpu().numpy()[1:])
-            self._exchange(undecided, numbers)
+            held, lanes = _device_state.check_items(state["undecided"], self.item_nbytes, given)
+            items = Undecided(self.item_shape, self.dtype.itemsize, self.device)
+            items.write(held[1:].to(self.device), lanes[1:].numpy())
+            if len(items.host) != len(held):
+                raise CorruptPayloadError("the state contradicts itself: an item is there twice")
         else:
-            frames = self._new_frames(Layout(*state["layout"]))
-            frames.restore(state)
-            self._exchange(frames, numbers)
+            if "coder" in state:  # as it was, with what lanes remembered
+                heaps = [state["coder"][name] for name in ("rows", "puts", "payloads") if name in state["coder"]]
+                state = {**state, "heaps": heaps}
+            layout = _device_state.layout_of(state, self.item_shape, self.dtype.itemsize)
+            items = self._new_frames(layout)
+            _device_state.check_frames(state, layout.depth, items.coder, given)
+            items.restore(state)
+        self._exchange(
+            items, [(cells, part.to(self.device, copy=True)) for (cells, _), part in zip(numbers, given, strict=True)]
+        )
 
     @apart
     def __getstate__(self) -> dict[str, Any]:
         kind = (self.item_shape, self.dtype, self.method, str(self.device), self.heap_bytes)
         with self.lock, self.turn:
             state = cpu(self.state())  # first: it has steps numbered that wait
-            return {"kind": kind, "state": state, "cells": [(held, cpu(held.numbers)) for held in self.holders]}
+            cells = [(held, cpu(held.numbers)) for held in self.holders]
+        seal = _device_state.checksum([state, *(numbers for _, numbers in cells)])
+        return {"kind": kind, "state": state, "cells": cells, _device_state.CHECKSUM: seal}
 
     @apart
     def __setstate__(self, state: dict[str, Any]) -> None:
         item_shape, dtype, method, device, heap_bytes = state["kind"]
         self.__init__(item_shape, dtype, method, available(device), heap_bytes)  # type: ignore[misc]  # made without it
-        self.restore(state["state"], [(held, numbers.to(self.device, copy=True)) for held, numbers in state["cells"]])
-        self.holders.update(held for held, _ in state["cells"])
+        cells = state["cells"]
+        seal = state.get(_device_state.CHECKSUM)
+        if seal is not None and seal != _device_state.checksum([state["state"], *(numbers for _, numbers in cells)]):
+            raise CorruptPayloadError("the pickled items were changed since they were pickled")
+        for held, numbers in cells:
+            held.replace(numbers)  # which came without
+        self.restore(state["state"], cells)
+        self.holders.update(held for held, _ in cells)
 
     def _new_frames(self, layout: Layout) -> StoredFrames:
-        itemsize = self.dtype.itemsize
-        coder = self.method.coder(layout.frame_nbytes, itemsize, self.device, self.heap_bytes)
-        return StoredFrames(layout, self.item_shape, itemsize, coder, self.holders)
+        coder = self.method.coder(layout.frame_nbytes, self.dtype, self.device, self.heap_bytes)
+        return StoredFrames(layout, self.item_shape, self.dtype.itemsize, coder, self.holders)
 
     def _decide(self, first: Undecided, layout: Layout) -> torch.Tensor:
         """Store what was kept until now, as it should be; says the new number of each."""

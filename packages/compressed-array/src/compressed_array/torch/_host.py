@@ -39,11 +39,12 @@ def full_device(device: torch.device | str) -> torch.device:
 
 
 def available(device: torch.device | str) -> torch.device:
-    """The device, or the host where it is not there."""
+    """The device, or the host where it is not there, or nothing would be."""
     try:
-        return full_device(device)
+        found = full_device(device)
     except (RuntimeError, AssertionError):
         return torch.device("cpu")
+    return torch.device("cpu") if found.type == "meta" else found
 
 
 def cpu(state: Any) -> Any:

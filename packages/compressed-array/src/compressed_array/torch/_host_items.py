@@ -59,14 +59,6 @@ class HostItems:
         items = [divided(byte_rows(self._lanes.item(lane), 1), self._layout) for lane in range(count)]
         return np.stack(items) if items else np.zeros((0, self._layout.depth, self._layout.frame_nbytes), np.uint8)
 
-    def restore(self, items: npt.NDArray[np.uint8], is_begun: npt.NDArray[np.bool_]) -> None:
-        """Take items of bytes for the last of the lanes that are begun."""
-        self._lanes.grow(len(items))
-        for lane in np.flatnonzero(is_begun).tolist():
-            kept = self._lanes.item(lane)
-            kept[...] = np.ascontiguousarray(items[lane]).view(kept.dtype).reshape(kept.shape)
-            self._lanes.words[lane, LAST] = 1
-
     def _geometry(self, strides: tuple[int, ...]) -> Geometry | None:
         if strides not in self._geometries:
             self._geometries[strides] = geometry(self._layout, self._item_shape, self._itemsize, strides)
@@ -115,6 +107,7 @@ class HostLook:
         if self._kernels is not None:
             target = native("_native").address_of(taken)
             return int(self._kernels.take_news(*self._at, self._lanes, self._known.words, new, target, room))
+        self._items = self._items.copy("K")  # another thread may change them between two looks
         found = self.new()
         new[:] = 0 if found is None else found
         total, depth = int(new.sum()), self._layout.depth

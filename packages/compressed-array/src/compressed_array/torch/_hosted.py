@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from compressed_array._coding import decode_records, encode_records
 from compressed_array._payloads import Payloads
 from compressed_array.torch._coders import BLANK, Batch, Coded, Immediate, starts_of
 from compressed_array.torch._frames import LENGTH, START, FrameTable
@@ -17,13 +18,15 @@ from compressed_array.torch._host import fetch, to_host
 class Hosted(Immediate):
     """The codec's own payloads in a heap of bytes; a frame that does not shrink is kept as it is."""
 
-    def __init__(self, codec: Any, frame_nbytes: int, device: torch.device, heap_bytes: int | None) -> None:
-        self._codec, self.frame_nbytes, self.device = codec, frame_nbytes, device
+    def __init__(
+        self, codec: Any, frame_nbytes: int, dtype: np.dtype[Any], device: torch.device, heap_bytes: int | None
+    ) -> None:
+        self._codec, self.frame_nbytes, self._dtype, self.device = codec, frame_nbytes, dtype, device
         self.payloads = TorchHeap([(torch.uint8, ())], device, heap_bytes)
 
     def encode(self, batch: Batch) -> Coded:
         records = to_host(batch.frames)
-        coded = self._codec.encode_batch(records)
+        coded = encode_records(self._codec, records, self._dtype)
         shrinks = coded.size < self.frame_nbytes
         length = np.where(records.any(1), np.where(shrinks, coded.size, self.frame_nbytes), 0)
         data = np.empty(int(length.sum()), np.uint8)
@@ -51,7 +54,7 @@ class Hosted(Immediate):
         coded = np.flatnonzero((size > 0) & (size < self.frame_nbytes))
         if len(coded):
             decoded = np.empty((len(coded), self.frame_nbytes), np.uint8)
-            self._codec.decode_batch(sent.select(coded), decoded)
+            decode_records(self._codec, sent.select(coded), decoded, self._dtype)
             out[where[coded]] = decoded
         plain = np.flatnonzero((size > 0) & (size == self.frame_nbytes))
         if len(plain):
@@ -60,9 +63,3 @@ class Hosted(Immediate):
 
     def heaps(self) -> list[tuple[TorchHeap, int, int | None]]:
         return [(self.payloads, START, LENGTH)]
-
-    def state(self) -> dict[str, Any]:
-        return {"payloads": self.payloads.state()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.payloads.restore(state["payloads"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from compressed_array._layouts import Layout
@@ -15,6 +16,7 @@ from compressed_array.errors import UnsupportedOperationError
 from compressed_array.registry import get_codec
 from compressed_array.torch._changes import Changes
 from compressed_array.torch._coders import Coder
+from compressed_array.torch._dtypes import numpy_dtype_or_none
 from compressed_array.torch._host_items import INTEGERS
 from compressed_array.torch._hosted import Hosted
 from compressed_array.torch._sparse import Runs
@@ -37,10 +39,12 @@ class Method:
         """How items are stacked, if the codec says so."""
         return given_layout(item_shape, itemsize, self.codec)
 
-    def coder(self, frame_nbytes: int, itemsize: int, device: torch.device, heap_bytes: int | None) -> Coder:
+    def coder(self, frame_nbytes: int, dtype: torch.dtype, device: torch.device, heap_bytes: int | None) -> Coder:
         """What stores frames of this size."""
+        itemsize = dtype.itemsize
         if isinstance(self.codec, Delta):
             return Changes(frame_nbytes, device, heap_bytes)
         if isinstance(self.codec, RLE):
             return Runs(frame_nbytes, itemsize if itemsize in INTEGERS else max(INTEGERS), device, heap_bytes)
-        return Hosted(self.codec, frame_nbytes, device, heap_bytes)
+        on_host = numpy_dtype_or_none(dtype) or np.dtype(f"V{itemsize}")
+        return Hosted(self.codec, frame_nbytes, on_host, device, heap_bytes)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -29,13 +27,6 @@ class Sparse(Immediate):
 
     def heaps(self) -> list[tuple[TorchHeap, int, int | None]]:
         return [(self.rows, ROW, None), (self.puts, START, LENGTH)]
-
-    def state(self) -> dict[str, Any]:
-        return {"rows": self.rows.state(), "puts": self.puts.state()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.rows.restore(state["rows"])
-        self.puts.restore(state["puts"])
 
     def elements(self, frames: torch.Tensor) -> torch.Tensor:
         """Frames of bytes as rows of elements."""

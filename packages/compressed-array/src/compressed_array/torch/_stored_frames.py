@@ -130,15 +130,14 @@ class StoredFrames:
         return {
             "layout": list(self.layout),
             "table": self.table.state(),
-            "streams": self.streams.state(),
-            "coder": self.coder.state(),
+            "heaps": [heap.state() for heap, _, _ in self.coder.heaps()],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Hold what others of this layout did, from the beginning."""
+        """Hold what others of this layout did, from the beginning; lanes begin anew."""
         self.table.restore(state["table"])
-        self.streams.restore(state["streams"])
-        self.coder.restore(state["coder"])
+        for (heap, _, _), segments in zip(self.coder.heaps(), state["heaps"], strict=True):
+            heap.restore(segments)
 
     def _recover(self) -> None:
         """Go on after a failure at whatever point: what lanes know, and where staged rows end, may be half changed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -91,12 +90,16 @@ class Streams:
         """See what is new in items."""
         self.grow(int(lanes.max()) + 1)
         if self.are_seen_on_host(items):
-            return self._host.look(items, lanes)
+            # A copy: they are looked at again when they are taken and remembered, and another thread may change them.
+            return self._host.look(items.clone() if isinstance(items, torch.Tensor) else items.copy("K"), lanes)
         items = as_tensor(items)
         if self.items is None:
             self.is_begun = self._host.are_begun(self.count)
             self.items = torch.from_numpy(self._host.last(self.count)).to(self.device, non_blocking=True)
-        return DeviceLook(self, self.divided(items.to(self.device, non_blocking=True)), lanes)
+        divided = self.divided(items.to(self.device, non_blocking=True))
+        if divided.untyped_storage().data_ptr() == items.untyped_storage().data_ptr():
+            divided = divided.clone()  # as above
+        return DeviceLook(self, divided, lanes)
 
     def waiting(self, lanes: Ints, frames: int) -> WaitingSteps:
         """A place for steps from the host, with so many new frames."""
@@ -169,18 +172,6 @@ class Streams:
         if coded is not None:
             of_lanes[:, LANE_ROW], of_lanes[:, LANE_KEY] = coded.lane_row, coded.lane_key
         return np.concatenate([np.column_stack([before, row_of, key]).reshape(-1), of_items, of_lanes.reshape(-1)])
-
-    def state(self) -> dict[str, Any]:
-        items, is_begun = self.items, self.is_begun
-        if items is None:
-            items, is_begun = torch.from_numpy(self._host.last(self.count)), self._host.are_begun(self.count)
-        return {"items": items, "numbers": self.numbers, "begun": torch.from_numpy(is_begun)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        # To the host, from where the next ones mostly come; from there they go to the device if those do not.
-        self.items, self.numbers = None, state["numbers"].to(self.device, copy=True)
-        self.is_begun = state["begun"].cpu().numpy().copy()
-        self._host.restore(self.joined(state["items"].cpu()).numpy(), self.is_begun)
 
     def grow(self, count: int) -> None:
         """See to it that there are so many lanes."""

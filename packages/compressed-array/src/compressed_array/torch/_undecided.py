@@ -34,6 +34,8 @@ class Undecided:
 
     def write(self, items: torch.Tensor, lanes: Ints) -> torch.Tensor:
         """Keep items of bytes; says their numbers. Afterwards, `layout` may be known."""
+        if items.device.type == "cpu":
+            items = items.clone()  # another thread may change them between two looks
         data = to_host(items)
         numbers, kept = np.empty(len(data), np.int64), []
         rows = list(self.host)
