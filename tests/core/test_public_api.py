@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
+
+import pytest
 
 import compressed_array as ca
 
@@ -37,6 +41,7 @@ PUBLIC = [
     "register_codec",
     "save",
     "shorthand",
+    "write_pair",
     "zeros",
 ]
 
@@ -45,6 +50,35 @@ def test_the_public_names_are_these() -> None:
     modules = {"abc", "codecs", "dtypes", "errors", "registry", "testing", "torch"}
     names = {name for name in vars(ca) if not name.startswith("_")} - modules
     assert sorted(names) == sorted(PUBLIC)
+
+
+def public_modules() -> list[str]:
+    found = pkgutil.walk_packages(ca.__path__, "compressed_array.", onerror=lambda name: None)  # torch may be missing
+    names = [info.name for info in found if not any(part.startswith("_") for part in info.name.split("."))]
+    return ["compressed_array", *names]
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_every_public_module_says_its_names(name: str) -> None:
+    if name == "compressed_array.torch":
+        pytest.importorskip("torch")
+    brought: dict[str, object] = {}
+    exec(f"from {name} import *", brought)
+    del brought["__builtins__"]
+    assert sorted(brought) == sorted(importlib.import_module(name).__all__)
+    assert "Raw" in brought or not name.endswith("codecs.none")
+
+
+def test_all_has_the_public_names_and_the_version() -> None:
+    assert sorted(ca.__all__) == sorted([*PUBLIC, "__version__"])
+
+
+def test_tensors_without_torch_say_what_to_install() -> None:
+    code = "import sys; sys.modules['torch'] = None; import compressed_array.torch"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (
+        "ModuleNotFoundError: compressed_array.torch needs torch: pip install 'compressed-array[torch]'" in run.stderr
+    )
 
 
 def test_each_has_a_docstring() -> None:

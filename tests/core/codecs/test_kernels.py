@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -176,6 +177,25 @@ def test_cache_knows_of_every_file(tmp_path: Path) -> None:
     assert "+ 1 + 255" in text
     formula.write_text(text.replace("+ 1 + 255", "+ 1 + 100"))
     assert int(run(USE, **env)) > before
+
+
+LOUD = "import logging; logging.basicConfig(level=logging.INFO, stream=__import__('sys').stdout)\n"
+NOWHERE = "import numba.core.caching; numba.core.caching.CacheImpl._locator_classes = []\n"
+
+
+def test_a_first_compile_is_said_once_and_a_cache_that_cannot_be_had_too(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    assert run(LOUD + USE, NUMBA_CACHE_DIR=str(tmp_path)).count("compiling kernels") == 1
+    assert "compiling kernels" not in run(LOUD + USE, NUMBA_CACHE_DIR=str(tmp_path))
+    assert run(LOUD + NOWHERE + USE).count("NUMBA_CACHE_DIR") == 1
+
+
+def test_the_cache_knows_every_file_of_constants() -> None:
+    """Whatever a module of kernels imports from this package may be compiled into it."""
+    text = (PACKAGE / "_native.py").read_text()
+    for file in PACKAGE.glob("_*_kernels.py"):
+        for name in re.findall(r"^from compressed_array\._(\w+) import", file.read_text(), re.MULTILINE):
+            assert name == "native" or name.endswith("_kernels") or f'"{name}"' in text, (file.name, name)
 
 
 def test_libraries_that_do_not_import(tmp_path: Path) -> None:

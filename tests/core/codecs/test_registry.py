@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,26 @@ def test_unknown_names(name: str) -> None:
     with pytest.raises(UnknownCodecError, match="known: delta, delta-zstd, gzip") as caught:
         get_codec(name)
     assert caught.value.codec_id == name
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("delta_zstd", "delta-zstd"),
+        ("delta_zstd/3", "delta-zstd"),
+        ("Zstd-3", "zstd"),
+        ("zsdt-3", "zstd"),
+        ("lz4block", "lz4-block"),
+        ("rle_jit", "rle-jit"),
+        ("xyz", None),
+    ],
+)
+def test_a_slip_is_told_what_was_meant(name: str, meant: str | None) -> None:
+    with pytest.raises(UnknownCodecError) as caught:
+        get_codec(name)
+    assert ("did you mean" in str(caught.value)) == (meant is not None)
+    assert meant is None or f"did you mean {meant!r}?" in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 @pytest.mark.parametrize("spec", [None, 3, b"zstd", Raw])
@@ -188,7 +209,8 @@ def test_numcodecs_names() -> None:
     assert get_codec("bz2/3") == numcodecs.BZ2(3)
     assert shorthand(numcodecs.BZ2(3)) == "bz2/3"
     assert shorthand(numcodecs.LZ4()) == "lz4"
-    for other in (numcodecs.LZ4(acceleration=5), numcodecs.Zstd(level=2)):
+    assert get_codec(shorthand(numcodecs.Zstd(level=2))) == numcodecs.Zstd(level=2)
+    for other in (numcodecs.LZ4(acceleration=5), numcodecs.Delta("<i4")):
         with pytest.raises(UnknownCodecError):
             get_codec(shorthand(other))
 

@@ -14,6 +14,7 @@ from compressed_array._creation import zeros as zeros
 from compressed_array._file import load as load
 from compressed_array._file import save as save
 from compressed_array._pair import read_pair as read_pair
+from compressed_array._pair import write_pair as write_pair
 from compressed_array._recommend import recommend as recommend
 from compressed_array._version import __version__ as __version__
 from compressed_array.abc import Codec as Codec
@@ -38,3 +39,38 @@ from compressed_array.registry import has_numba as has_numba
 from compressed_array.registry import has_zstd as has_zstd
 from compressed_array.registry import register_codec as register_codec
 from compressed_array.registry import shorthand as shorthand
+
+__all__ = [
+    "BusyStoreError",
+    "Codec",
+    "CodecLevelError",
+    "CodecUnavailableError",
+    "CompressedArray",
+    "CorruptFileError",
+    "CorruptPayloadError",
+    "HeapFullError",
+    "LossyWriteError",
+    "UnknownCodecError",
+    "UnsupportedDtypeError",
+    "UnsupportedOperationError",
+    "__version__",
+    "available_codecs",
+    "compress",
+    "find_buffer_dtypes",
+    "find_smallest_dtype",
+    "full",
+    "get_codec",
+    "has_igzip",
+    "has_lz4",
+    "has_numba",
+    "has_zstd",
+    "init_jit",
+    "load",
+    "read_pair",
+    "recommend",
+    "register_codec",
+    "save",
+    "shorthand",
+    "write_pair",
+    "zeros",
+]

@@ -2,7 +2,9 @@
 
 The contract is numcodecs': `codec_id`, `encode`, `decode`, `get_config`, `from_config`; two codecs are equal when
 their configs are, and a repr evaluates to the codec. So a numcodecs codec works here unmodified, and one written for
-us works there. Two classes may share a `codec_id` only if each decodes what the other encoded under the same config.
+us works there. Two classes may share a `codec_id` only if each takes the other's configs, and decodes what the other
+encoded under the same one. An array is encoded as it lies in memory, in C or in Fortran order, which is what whoever
+decodes it has to know; one that is not contiguous as its elements come in C order.
 
 Ours may offer more, and whatever they do not offer is filled in by a loop: `encode_batch` and `decode_batch` handle
 many records in one call, `max_encoded_size` bounds a payload, `for_dtype` adapts the codec to an array's items.
@@ -19,20 +21,37 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array._bounded import decode_up_to
 from compressed_array._memory import scratch
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import Payloads
 from compressed_array.errors import CorruptPayloadError, UnsupportedOperationError
 
+__all__ = ["Buffer", "Codec", "as_bytes_view", "decode_each", "deliver", "encode_each", "writable_bytes_view"]
+
 Buffer = bytes | bytearray | memoryview | npt.NDArray[Any]
 
 
-def as_bytes_view(buf: Buffer) -> npt.NDArray[np.uint8]:
-    """The bytes of any C-contiguous buffer as a flat uint8 array, without a copy where that is possible."""
+def as_bytes_view(buf: Buffer, most: int | None = None) -> npt.NDArray[np.uint8]:
+    """The bytes of any buffer as it lies in memory, as a flat uint8 array, without a copy where that is possible.
+
+    With `most`, only up to so many.
+    """
+    if isinstance(buf, memoryview):
+        buf = np.asarray(buf)  # whose elements may be objects, and in Fortran order
     if isinstance(buf, np.ndarray):
         _refuse_compressed(buf)
-        return np.ascontiguousarray(buf).reshape(-1).view(np.uint8)
-    return np.frombuffer(buf, dtype=np.uint8)
+        view = np.ascontiguousarray(buf.T if buf.flags.fnc else buf).reshape(-1).view(np.uint8)
+    else:
+        view = np.frombuffer(buf, dtype=np.uint8)
+    check_size(view.size, most)
+    return view
+
+
+def check_size(nbytes: int, most: int | None) -> None:
+    """Refuse a buffer that is larger than a codec takes."""
+    if most is not None and nbytes > most:
+        raise ValueError(f"this codec takes buffers of up to {most} bytes, not {nbytes}")
 
 
 def _refuse_compressed(array: npt.NDArray[Any]) -> None:
@@ -55,12 +74,14 @@ def deliver(decoded: Buffer, out: Buffer | None) -> Buffer:
 
 
 def writable_bytes_view(out: Buffer) -> npt.NDArray[np.uint8]:
-    """The memory of `out` as flat uint8; `out` has to be writable and C-contiguous, since a copy would be lost."""
+    """The memory of `out` as flat uint8; `out` has to be writable and contiguous, since a copy would be lost."""
+    if isinstance(out, memoryview):
+        out = np.asarray(out)
     if isinstance(out, np.ndarray):
         _refuse_compressed(out)
-        if not out.flags.c_contiguous or not out.flags.writeable:
-            raise ValueError("out must be a writable, C-contiguous array")
-        return out.reshape(-1).view(np.uint8)
+        if not out.flags.forc or not out.flags.writeable:
+            raise ValueError("out must be a writable array whose memory is contiguous, in C or in Fortran order")
+        return (out.T if out.flags.fnc else out).reshape(-1).view(np.uint8)
     view = np.frombuffer(out, dtype=np.uint8)
     if not view.flags.writeable:
         raise ValueError("out must be writable")
@@ -74,6 +95,8 @@ class Codec(ABC):
     # The loops of the batch methods are shared among threads only for a codec that says its calls work long without
     # the GIL. For any other, threads gain nothing, and handing the GIL to and fro costs more than a short call.
     releases_gil: ClassVar[bool] = False
+    # The largest buffer that is taken, in bytes, if there is a limit; an instance may be given one of its own.
+    max_buffer_size: int | None = None
 
     @abstractmethod
     def encode(self, buf: Buffer) -> Buffer:
@@ -105,7 +128,8 @@ class Codec(ABC):
 
     def get_config(self) -> dict[str, Any]:
         """The codec as a dict that survives JSON; `from_config` makes the codec from it again."""
-        return {"id": self.codec_id, **{k: v for k, v in vars(self).items() if not k.startswith("_")}}
+        public = {k: v for k, v in vars(self).items() if not k.startswith("_") and k != "max_buffer_size"}
+        return {"id": self.codec_id, **public}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -117,7 +141,9 @@ class Codec(ABC):
         return type(self).from_config, ({k: v for k, v in self.get_config().items() if k != "id"},)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.get_config() == other.get_config()
+        # Of whatever class: one of another library that shares the id is compatible.
+        config = getattr(other, "get_config", None)
+        return config is not None and not isinstance(other, type) and self.get_config() == config()
 
     def __hash__(self) -> int:
         return hash(repr(self))
@@ -157,7 +183,7 @@ def decode_each(codec: Any, payloads: Payloads, out: npt.NDArray[np.uint8]) -> N
                 if isinstance(codec, Codec):
                     codec.decode(payloads[i], out=out[i])
                 else:  # other libraries' codecs may fill half of an `out` and say nothing; this compares the sizes
-                    deliver(codec.decode(payloads[i]), out[i])
+                    deliver(decode_up_to(codec, payloads[i], out[i].nbytes), out[i])
             except (CorruptPayloadError, MemoryError):
                 raise
             except Exception as error:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 from compressed_array._kernels import native
 from compressed_array.registry import get_codec, parse_shorthand
 
+__all__ = ["find_buffer_dtypes", "find_smallest_dtype", "init_jit"]
+
 KERNEL_MODULES = (
     "_native",
     "_change_kernels",

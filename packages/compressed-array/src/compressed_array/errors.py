@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "BusyStoreError",
+    "CodecLevelError",
+    "CodecUnavailableError",
+    "CorruptFileError",
+    "CorruptPayloadError",
+    "HeapFullError",
+    "LossyWriteError",
+    "UnknownCodecError",
+    "UnsupportedDtypeError",
+    "UnsupportedOperationError",
+]
+
 
 class UnknownCodecError(ValueError):
     """No codec of that name: not built in, not registered, not offered by an installed package."""
 
     def __init__(self, codec_id: str, known: list[str]) -> None:
+        from difflib import get_close_matches  # not needed before somebody errs
+
         self.codec_id, self.known = codec_id, known
-        super().__init__(f"unknown codec {codec_id!r}; known: {', '.join(known)}")
+        word = codec_id.replace("_", "-").lower()
+        near = get_close_matches(word, known, 1, 0.5) or get_close_matches(word.rstrip("0123456789-/"), known, 1, 0.5)
+        meant = f", did you mean {near[0]!r}?" if near else ";"
+        super().__init__(f"unknown codec {codec_id!r}{meant} known: {', '.join(known)}")
 
     def __reduce__(self) -> tuple[type[UnknownCodecError], tuple[str, list[str]]]:
         return type(self), (self.codec_id, self.known)
@@ -17,19 +35,21 @@ class UnknownCodecError(ValueError):
 class CodecUnavailableError(ImportError):
     """The codec is known, but the library it stands on is not installed."""
 
-    def __init__(self, codec_id: str, extra: str) -> None:
-        self.codec_id, self.extra = codec_id, extra
+    def __init__(self, codec_id: str, extra: str, package: str = "compressed-array") -> None:
+        self.codec_id, self.extra, self.package = codec_id, extra, package
         super().__init__(
             f"codec {codec_id!r} needs a library that is not installed, or does not work: "
-            f"pip install 'compressed-array[{extra}]'"
+            f"pip install '{package}[{extra}]'"
         )
 
-    def __reduce__(self) -> tuple[type[CodecUnavailableError], tuple[str, str]]:
-        return type(self), (self.codec_id, self.extra)
+    def __reduce__(self) -> tuple[type[CodecUnavailableError], tuple[str, str, str]]:
+        return type(self), (self.codec_id, self.extra, self.package)
 
 
 class CodecLevelError(ValueError):
     """A compression level outside the codec's range, or a level for a codec that has none."""
+
+    nearest: int | None = None  # the level that comes closest, of a codec that has levels
 
 
 class CorruptPayloadError(ValueError):

@@ -5,6 +5,9 @@ as in `lz4-frame/5`. What is looked up first wins: registered, then built in, th
 under the entry point group `compressed_array.codecs`, then known to numcodecs; and in each of these a codec of just
 that name comes before a shorter name with a level (`lz4`, `bz2` and `crc32` are codecs of numcodecs). Looking up a
 name imports that codec alone.
+
+Configs go to numcodecs and zarr as well, where our `delta` would be taken for theirs: its `id` is `frame-delta`, and
+`delta` our name for it. Both are looked up here, as configs that were written before have the name.
 """
 
 from __future__ import annotations
@@ -21,6 +24,19 @@ from compressed_array.errors import CodecLevelError, CodecUnavailableError, Unkn
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+__all__ = [
+    "CodecInfo",
+    "available_codecs",
+    "get_codec",
+    "has_igzip",
+    "has_lz4",
+    "has_numba",
+    "has_zstd",
+    "parse_shorthand",
+    "register_codec",
+    "shorthand",
+]
 
 ENTRY_POINT_GROUP = "compressed_array.codecs"
 SHORTHAND = re.compile(r"^((?:[A-Za-z]+)|(?:[\w\-]+/))(\-?[0-9]+)$")
@@ -59,6 +75,8 @@ _BUILT_IN = {
     "lz4-frame": _BuiltIn("compressed_array.codecs.lz4:LZ4Frame", "lz4.frame", "lz4"),
     "lz4-block": _BuiltIn("compressed_array.codecs.lz4:LZ4Block", "lz4.block", "lz4"),
 }
+# The `id` in configs of what we call otherwise, and the name.
+_NAMES = {"frame-delta": "delta"}
 _registered: dict[str, Any] = {}
 
 
@@ -88,7 +106,7 @@ def shorthand(codec: Any) -> str:
     with a dictionary, the text looks like the codec's repr with long values cut, and is no name that `get_codec` takes.
     """
     config = codec.get_config() if hasattr(codec, "get_config") else {"id": codec.codec_id}
-    codec_id, level = str(config["id"]), config.get("level")
+    codec_id, level = _NAMES.get(str(config["id"]), str(config["id"])), config.get("level")
     names = [codec_id] if level is None else [f"{codec_id}{level}"] * codec_id.isalpha() + [f"{codec_id}/{level}"]
     for name in names:
         if _names(name, codec):
@@ -113,7 +131,7 @@ def register_codec(cls: Any, codec_id: str | None = None, *, replace: bool = Fal
     if not isinstance(name, str) or not name:
         raise ValueError(f"a codec is registered under a name, not {name!r}")
     if not replace:
-        if name in _BUILT_IN:
+        if _NAMES.get(name, name) in _BUILT_IN:
             raise ValueError(f"codec {name!r} is built in; pass replace=True to use another in its place")
         if _registered.get(name, cls) is not cls:
             raise ValueError(f"codec {name!r} is registered as {_registered[name]!r}; pass replace=True to replace it")
@@ -154,7 +172,7 @@ def _works(library: str) -> bool:
         return _kernels.native("_native") is not None
     try:
         _kernels.load(library)
-    except Exception:  # missing, or there and broken, in whatever way
+    except ImportError:  # missing, or there and broken, in whatever way
         return False
     return True
 
@@ -200,9 +218,10 @@ def _places() -> Iterator[Callable[[str], Any]]:
 
 
 def _built_in(codec_id: str) -> Any:
-    if codec_id not in _BUILT_IN:
+    found = _BUILT_IN.get(_NAMES.get(codec_id, codec_id))
+    if found is None:
         return None
-    module, _, name = _BUILT_IN[codec_id].where.partition(":")
+    module, _, name = found.where.partition(":")
     return getattr(_kernels.load(module), name)
 
 
@@ -216,7 +235,7 @@ def _offered() -> dict[str, EntryPoint]:
 def _of_numcodecs(codec_id: str) -> Any:
     try:
         registry = _kernels.load("numcodecs.registry")
-    except Exception:  # missing, or there and broken, in whatever way
+    except ImportError:  # missing, or there and broken, in whatever way
         return None
     cls = registry.codec_registry.get(codec_id)
     return registry.entries[codec_id].load() if cls is None and codec_id in registry.entries else cls

@@ -23,6 +23,8 @@ from compressed_array._test_data import mutations as mutations
 from compressed_array._test_data import sample_buffers as sample_buffers
 from compressed_array.abc import as_bytes_view, decode_each, encode_each
 
+__all__ = ["CodecTests", "mutations", "sample_buffers"]
+
 
 def _bytes(buf: Any) -> bytes:
     return as_bytes_view(buf).tobytes()
@@ -64,6 +66,19 @@ class CodecTests:
         except (ValueError, BufferError):
             return
         assert _bytes(self.codec.decode(payload)) == view.tobytes()
+
+    def test_memory_order(self) -> None:
+        """An array in Fortran order is encoded as it lies in memory, and comes back to such an `out`; or is refused."""
+        array = np.asfortranarray(np.arange(60, dtype=np.int16).reshape(3, 4, 5))
+        try:
+            payload = self.codec.encode(array)
+        except (ValueError, BufferError):
+            return
+        assert _bytes(self.codec.decode(payload)) == array.tobytes(order="F")
+        out = np.zeros_like(array)
+        assert out.flags.f_contiguous
+        self.codec.decode(payload, out=out)
+        assert (out == array).all()
 
     def test_decode_into_out(self) -> None:
         """`out` is filled, returned, and may be any writable buffer of the right size."""

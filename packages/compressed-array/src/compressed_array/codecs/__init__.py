@@ -2,3 +2,5 @@
 
 A codec's file is imported when the codec is asked for, and the library it stands on when one is made.
 """
+
+__all__ = ["delta", "gzip", "igzip", "lz4", "none", "rle", "zstd"]

@@ -13,22 +13,23 @@ def require(module: str, codec_id: str, extra: str) -> Any:
     """The library a codec stands on, or an error that names the extra which brings it."""
     try:
         return load(module)
-    except Exception as error:  # missing, or there and broken, in whatever way
+    except ImportError as error:  # missing, or there and broken, in whatever way
         raise CodecUnavailableError(codec_id, extra) from error
 
 
 def checked_level(codec_id: str, level: SupportsIndex, *ranges: range) -> int:
     """`level` as an int, if it lies in one of the ranges."""
+    allowed_text = " or ".join(f"{r[0]} to {r[-1]}" for r in ranges)
+    error = CodecLevelError(f"codec {codec_id!r} takes a level from {allowed_text}, not {level!r}")
     if not isinstance(level, bool):
         try:
             whole = operator.index(level)
         except TypeError:
-            pass
-        else:
-            if any(whole in allowed for allowed in ranges):
-                return whole
-    allowed_text = " or ".join(f"{r[0]} to {r[-1]}" for r in ranges)
-    raise CodecLevelError(f"codec {codec_id!r} takes a level from {allowed_text}, not {level!r}")
+            raise error from None
+        if any(whole in allowed for allowed in ranges):
+            return whole
+        error.nearest = min((end for r in ranges for end in (r[0], r[-1])), key=lambda end: abs(end - whole))
+    raise error
 
 
 def check_claim(claimed: int, at_most: int, wanted: int | None) -> None:

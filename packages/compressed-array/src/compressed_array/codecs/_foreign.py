@@ -10,7 +10,7 @@ import ctypes
 import importlib.util
 import threading
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,18 @@ from compressed_array import _kernels
 
 def _library(module: str) -> ctypes.CDLL | None:
     """The shared library behind an extension module, if it is one and can be loaded."""
-    with _kernels.lock:  # importing the package around the module, and loading, are not to be cut off by a fork
-        try:
-            spec = importlib.util.find_spec(module)
-            if spec is None or spec.origin is None or not Path(spec.origin).is_file():
-                return None
-            return ctypes.CDLL(spec.origin)
-        except (ImportError, OSError):
+    # Importing the package around the module, and loading, are not to be cut off, by a fork or a signal's handler.
+    return _kernels.undisturbed(partial(_open, module))
+
+
+def _open(module: str) -> ctypes.CDLL | None:
+    try:
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None or not Path(spec.origin).is_file():
             return None
+        return ctypes.CDLL(spec.origin)
+    except (ImportError, OSError):
+        return None
 
 
 def _address(function: Any) -> int:

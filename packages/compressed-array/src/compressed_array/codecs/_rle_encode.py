@@ -126,7 +126,8 @@ def _encode_row(source: Word, nbytes: Word, itemsize: Word, target: Word, limit:
                 tokens += 1
             at = end
         else:
-            at = _end_of_run(run, end, itemsize)
+            # Two at least, which were equal: another thread may have changed one since.
+            at = max(_end_of_run(run, end, itemsize), run + 2 * itemsize)
             count = (at - run) >> shift
             value = _load(run, itemsize)
             while count > 1:

@@ -20,6 +20,8 @@ from compressed_array.codecs._common import check_claim, checked_level
 from compressed_array.codecs.zstd import Zstd
 from compressed_array.errors import CorruptPayloadError
 
+__all__ = ["Delta", "DeltaZstd"]
+
 # Each block has a length in front, so that a payload says how much memory it is worth before that is taken.
 BLOCK = 16 * 1024
 _ZEROS = np.zeros(BLOCK, np.uint8)
@@ -34,7 +36,7 @@ class Delta(Codec):
     stacks.
     """
 
-    codec_id: ClassVar[str] = "delta"
+    codec_id: ClassVar[str] = "frame-delta"  # `delta` is another codec for numcodecs
 
     def __init__(
         self, level: SupportsIndex | None = None, stack_axis: int | None = None, frame_width: int | None = None
@@ -48,7 +50,7 @@ class Delta(Codec):
         return nbytes + nbytes // 2 + 16 * (nbytes // BLOCK + 2)
 
     def encode(self, buf: Buffer) -> Buffer:
-        data = as_bytes_view(buf)
+        data = as_bytes_view(buf, self.max_buffer_size)
         parts = bytearray(_changes.varint(data.size))
         for start in range(0, data.size, BLOCK):
             block = data[start : start + BLOCK]
@@ -57,7 +59,7 @@ class Delta(Codec):
         return bytes(parts)
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
-        data = as_bytes_view(buf)
+        data = as_bytes_view(buf, self.max_buffer_size)
         text = data.tobytes()
         claimed, at = _changes.read_varint(text, 0)
         check_claim(claimed, BLOCK * data.size, None if out is None else writable_bytes_view(out).size)
@@ -89,10 +91,10 @@ class DeltaZstd(Delta):
         return self._zstd.max_encoded_size(nbytes)
 
     def encode(self, buf: Buffer) -> Buffer:
-        return self._zstd.encode(buf)
+        return self._zstd.encode(as_bytes_view(buf, self.max_buffer_size))
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
-        return self._zstd.decode(buf, out)
+        return self._zstd.decode(as_bytes_view(buf, self.max_buffer_size), out)
 
 
 def encode_changes(frame: npt.NDArray[np.uint8], base: npt.NDArray[np.uint8]) -> bytes:

@@ -12,6 +12,8 @@ from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable
 from compressed_array.codecs._common import check_claim, checked_level
 from compressed_array.errors import CorruptPayloadError
 
+__all__ = ["Gzip"]
+
 GZIP_CONTAINER = 31  # window bits of zlib's API that ask for a gzip header and trailer
 MOST_EXPANSION = 1032  # deflate's best: 258 bytes for two bits
 LARGEST_RECORD = 2**32 - 1  # the trailer counts bytes modulo 2**32, and it is what a payload is checked by
@@ -22,28 +24,20 @@ class Gzip(Codec):
 
     codec_id: ClassVar[str] = "gzip"
     releases_gil: ClassVar[bool] = True
+    max_buffer_size = LARGEST_RECORD
 
     def __init__(self, level: int = 6) -> None:
         self.level = checked_level(self.codec_id, level, range(10))
 
     def encode(self, buf: Buffer) -> Buffer:
-        return zlib.compress(gzip_record(buf).data, self.level, GZIP_CONTAINER)
+        return zlib.compress(as_bytes_view(buf, self.max_buffer_size).data, self.level, GZIP_CONTAINER)
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
-        return inflate(zlib, buf, out)
+        return inflate(zlib, as_bytes_view(buf, self.max_buffer_size), out)
 
 
-def gzip_record(buf: Buffer) -> npt.NDArray[np.uint8]:
-    """The bytes of `buf`, if a gzip trailer can say how many they are."""
-    data = as_bytes_view(buf)
-    if data.size > LARGEST_RECORD:
-        raise ValueError(f"a gzip payload holds up to {LARGEST_RECORD} bytes, not {data.size}")
-    return data
-
-
-def inflate(library: Any, buf: Buffer, out: Buffer | None) -> Buffer:
+def inflate(library: Any, data: npt.NDArray[np.uint8], out: Buffer | None) -> Buffer:
     """Decode a gzip payload by a library with zlib's interface: all of it, and never more than its trailer says."""
-    data = as_bytes_view(buf)
     wanted = None if out is None else writable_bytes_view(out).size
     claimed = int.from_bytes(data[-4:].tobytes(), "little")
     check_claim(claimed, MOST_EXPANSION * data.size, wanted)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from compressed_array.abc import Buffer, Codec
+from compressed_array.abc import Buffer, Codec, as_bytes_view
 from compressed_array.codecs._common import checked_level, require
-from compressed_array.codecs.gzip import GZIP_CONTAINER, gzip_record, inflate
+from compressed_array.codecs.gzip import GZIP_CONTAINER, LARGEST_RECORD, inflate
+
+__all__ = ["Igzip"]
 
 
 class Igzip(Codec):
@@ -14,6 +16,7 @@ class Igzip(Codec):
 
     codec_id: ClassVar[str] = "igzip"
     releases_gil: ClassVar[bool] = True
+    max_buffer_size = LARGEST_RECORD
 
     def __init__(self, level: int = 1) -> None:
         self.level = checked_level(self.codec_id, level, range(4))
@@ -22,9 +25,9 @@ class Igzip(Codec):
     def encode(self, buf: Buffer) -> Buffer:
         from isal import isal_zlib
 
-        return isal_zlib.compress(gzip_record(buf), self.level, GZIP_CONTAINER)
+        return isal_zlib.compress(as_bytes_view(buf, self.max_buffer_size), self.level, GZIP_CONTAINER)
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
         from isal import isal_zlib
 
-        return inflate(isal_zlib, buf, out)
+        return inflate(isal_zlib, as_bytes_view(buf, self.max_buffer_size), out)

@@ -16,6 +16,8 @@ from compressed_array.codecs import _foreign
 from compressed_array.codecs._common import check_claim, checked_level, require
 from compressed_array.errors import CorruptPayloadError
 
+__all__ = ["LZ4Block", "LZ4Frame"]
+
 KERNELS = "codecs._lz4_kernels"
 MOST_EXPANSION = 255  # a byte of payload lengthens a match by at most this
 LARGEST_RECORD = 0x7E000000  # the library counts bytes in an int
@@ -28,6 +30,7 @@ class LZ4Block(Codec):
 
     codec_id: ClassVar[str] = "lz4-block"
     releases_gil: ClassVar[bool] = True
+    max_buffer_size: int = LARGEST_RECORD
 
     def __init__(self, level: int = 0) -> None:
         self.level = checked_level(self.codec_id, level, range(LOWEST_LEVEL, 13))
@@ -39,9 +42,7 @@ class LZ4Block(Codec):
     def encode(self, buf: Buffer) -> Buffer:
         import lz4.block
 
-        data = as_bytes_view(buf)
-        if data.size > LARGEST_RECORD:
-            raise ValueError(f"codec 'lz4-block' takes records of up to {LARGEST_RECORD} bytes, not {data.size}")
+        data = as_bytes_view(buf, self.max_buffer_size)
         payload: bytes
         if self.level < 0:
             payload = lz4.block.compress(data, mode="fast", acceleration=-self.level)
@@ -54,7 +55,7 @@ class LZ4Block(Codec):
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
         import lz4.block
 
-        data = as_bytes_view(buf)
+        data = as_bytes_view(buf, self.max_buffer_size)
         wanted = None if out is None else writable_bytes_view(out).size
         check_claim(int.from_bytes(data[:4].tobytes(), "little"), MOST_EXPANSION * data.size, wanted)
         try:
@@ -65,7 +66,7 @@ class LZ4Block(Codec):
 
     def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
         rows, nbytes = records.shape
-        if nbytes > LARGEST_RECORD:
+        if nbytes > self.max_buffer_size:
             return Payloads.none_shrinks(rows, nbytes)
         kernels, functions = native(KERNELS), _foreign.lz4_block()
         if kernels is None or functions is None or self.level > 0:
@@ -89,7 +90,7 @@ class LZ4Block(Codec):
         arguments = (payloads.addresses(), payloads.size, out.ctypes.data, nbytes)
 
         def work(low: int, high: int) -> None:
-            if functions is not None and nbytes <= LARGEST_RECORD:
+            if functions is not None and nbytes <= self.max_buffer_size:
                 bad = kernels.decode_rows_by(functions.decompress, *arguments, low, high)
             else:
                 bad = kernels.decode_rows(*arguments, low, high)
@@ -111,13 +112,15 @@ class LZ4Frame(Codec):
     def encode(self, buf: Buffer) -> Buffer:
         import lz4.frame
 
-        payload: bytes = lz4.frame.compress(as_bytes_view(buf), compression_level=self.level, store_size=True)
+        payload: bytes = lz4.frame.compress(
+            as_bytes_view(buf, self.max_buffer_size), compression_level=self.level, store_size=True
+        )
         return payload
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
         import lz4.frame
 
-        data = as_bytes_view(buf)
+        data = as_bytes_view(buf, self.max_buffer_size)
         wanted = None if out is None else writable_bytes_view(out).size
         try:
             claimed = _content_size(data)

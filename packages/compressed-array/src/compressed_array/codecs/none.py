@@ -10,6 +10,8 @@ import numpy.typing as npt
 from compressed_array._payloads import Payloads
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver
 
+__all__ = ["Raw"]
+
 
 class Raw(Codec):
     """No compression; for data that does not shrink, and to measure against."""
@@ -17,10 +19,11 @@ class Raw(Codec):
     codec_id: ClassVar[str] = "none"
 
     def encode(self, buf: Buffer) -> Buffer:
-        return as_bytes_view(buf).tobytes()
+        return as_bytes_view(buf, self.max_buffer_size).tobytes()
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
-        return deliver(as_bytes_view(buf) if out is not None else as_bytes_view(buf).tobytes(), out)
+        data = as_bytes_view(buf, self.max_buffer_size)
+        return deliver(data if out is not None else data.tobytes(), out)
 
     def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
         count, nbytes = records.shape

@@ -11,10 +11,12 @@ from compressed_array._kernels import load, native
 from compressed_array._memory import scratch
 from compressed_array._parallel import over_rows
 from compressed_array._payloads import Payloads
-from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
+from compressed_array.abc import Buffer, Codec, as_bytes_view, check_size, deliver, writable_bytes_view
 from compressed_array.codecs import _rle_formula as formula
 from compressed_array.codecs._common import check_claim
 from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
+
+__all__ = ["RLE", "RLEJit"]
 
 ITEMSIZES = (1, 2, 4, 8)
 LARGEST_RECORD = 2**32 - 1  # a payload counts its tokens in 4 bytes
@@ -24,6 +26,7 @@ class RLE(Codec):
     """Run-length coding of items of 1, 2, 4 or 8 bytes, compared bit by bit: NaN payloads and -0.0 survive."""
 
     codec_id: ClassVar[str] = "rle"
+    max_buffer_size = LARGEST_RECORD
 
     def __init__(self, itemsize: int = 1) -> None:
         if itemsize not in ITEMSIZES or isinstance(itemsize, bool):
@@ -38,8 +41,7 @@ class RLE(Codec):
         return formula.HEADER + nbytes + -(-(nbytes // self.itemsize) // (formula.MOST_LITERALS + 1))
 
     def encode(self, buf: Buffer) -> Buffer:
-        data = as_bytes_view(buf)
-        _check_size(data.size)
+        data = as_bytes_view(buf, self.max_buffer_size)
         whole = data.size // self.itemsize * self.itemsize
         if whole == 0:
             return bytes(formula.HEADER) + data.tobytes()
@@ -48,7 +50,7 @@ class RLE(Codec):
         return b"".join((count, tokens.tobytes(), extras.tobytes(), values.tobytes(), data[whole:].tobytes()))
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
-        data = as_bytes_view(buf)
+        data = as_bytes_view(buf, self.max_buffer_size)
         target = None if out is None else writable_bytes_view(out)
         count = int.from_bytes(data[: formula.HEADER].tobytes(), "little")
         if data.size < formula.HEADER + count:
@@ -83,13 +85,13 @@ class RLEJit(RLE):
             raise CodecUnavailableError(self.codec_id, "numba") from _what_is_wrong("_native")
 
     def encode(self, buf: Buffer) -> Buffer:
-        data = as_bytes_view(buf)
+        data = as_bytes_view(buf, self.max_buffer_size)
         # One more than the bound, since a payload counts as given up when it reaches the limit.
         payloads = self._encode_rows(data.reshape(1, -1), self.max_encoded_size(data.size) + 1)
         return payloads[0].tobytes()
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
-        data = as_bytes_view(buf)
+        data = as_bytes_view(buf, self.max_buffer_size)
         payloads = Payloads.in_one_buffer(data, [0], [data.size])
         if out is None:
             size = _kernels("decode").decoded_size(data.ctypes.data, data.size, self.itemsize)
@@ -102,10 +104,10 @@ class RLEJit(RLE):
         return out
 
     def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
+        check_size(records.shape[1], self.max_buffer_size)
         return self._encode_rows(records, max(records.shape[1], 1))
 
     def _encode_rows(self, records: npt.NDArray[np.uint8], limit: int) -> Payloads:
-        _check_size(records.shape[1])
         kernels, rows = _kernels("encode"), len(records)
         memory = scratch(rows * limit)
         offsets, sizes = np.empty(rows, np.int64), np.empty(rows, np.int64)
@@ -128,11 +130,6 @@ class RLEJit(RLE):
         over_rows(work, len(out), out.nbytes)
 
 
-def _check_size(nbytes: int) -> None:
-    if nbytes > LARGEST_RECORD:
-        raise ValueError(f"run-length coding takes records of up to {LARGEST_RECORD} bytes, not {nbytes}")
-
-
 def _kernels(what: str) -> Any:
     module = f"codecs._rle_{what}"
     kernels = native(module)
@@ -144,6 +141,6 @@ def _kernels(what: str) -> Any:
 def _what_is_wrong(module: str) -> Exception | None:
     try:
         load(f"compressed_array.{module}")
-    except Exception as error:
+    except ImportError as error:
         return error
     return None

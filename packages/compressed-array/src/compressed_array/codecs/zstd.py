@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import operator
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,25 +22,32 @@ from compressed_array.codecs import _foreign
 from compressed_array.codecs._common import check_claim, checked_level, require
 from compressed_array.errors import CorruptPayloadError
 
+__all__ = ["Zstd"]
+
 MOST_EXPANSION = 128 * 1024 // 4  # a block of 4 bytes repeats one byte 128 KiB times
 FRAME_MAGIC, DICTIONARY_MAGIC = b"\x28\xb5\x2f\xfd", b"\x37\xa4\x30\xec"
 DEFAULT_LEVEL = -3
 FEWEST_SAMPLES, SHORTEST_SAMPLE = 16, 8
 SMALLEST_DICTIONARY = 256
+LARGEST_WINDOW = 8 * 1024 * 1024  # that a stream is decoded with; levels up to 19 have no larger one
 COUNTERS_LOG = 18  # of the trainer's tables, which by default take ten megabytes
 
 
 class Zstd(Codec):
-    """Zstandard at level 1 to 22, or at -1 to -100, where each step down is faster and compresses less.
+    """Zstandard at level 1 to 22, at 0, which is its own default, or at -1 to -100, each step down faster and larger.
 
-    `dictionary` is what `train` made, as bytes or as the base64 text that the config holds.
+    With `checksum`, payloads have one. `dictionary` is what `train` made, as bytes or as the base64 text that the
+    config holds.
     """
 
     codec_id: ClassVar[str] = "zstd"
     releases_gil: ClassVar[bool] = True
 
-    def __init__(self, level: int = DEFAULT_LEVEL, dictionary: bytes | str | None = None) -> None:
-        self.level = checked_level(self.codec_id, level, range(1, 23), range(-100, 0))
+    def __init__(
+        self, level: int = DEFAULT_LEVEL, dictionary: bytes | str | None = None, checksum: bool = False
+    ) -> None:
+        self.level = checked_level(self.codec_id, level, range(-100, 23))
+        self.checksum = bool(checksum)
         self._dictionary = None if dictionary is None else _dictionary_bytes(dictionary)
         self._library = require("zstandard", self.codec_id, "zstd")
         # zstandard's compressors and decompressors must not be shared by threads.
@@ -88,17 +96,18 @@ class Zstd(Codec):
         return None if self._dictionary is None else base64.b64encode(self._dictionary).decode("ascii")
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"dictionary": self.dictionary}
+        # Without a dictionary it is numcodecs' config, so that either library makes its own codec of it.
+        return super().get_config() | ({} if self._dictionary is None else {"dictionary": self.dictionary})
 
     def max_encoded_size(self, nbytes: int) -> int:
         return nbytes + (nbytes >> 8) + 64  # ZSTD_COMPRESSBOUND, which adds no more than 64 to small inputs
 
     def encode(self, buf: Buffer) -> Buffer:
-        payload: bytes = self._compressor().compress(as_bytes_view(buf))
+        payload: bytes = self._compressor().compress(as_bytes_view(buf, self.max_buffer_size))
         return payload
 
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
-        data = as_bytes_view(buf)
+        data = as_bytes_view(buf, self.max_buffer_size)
         wanted = None if out is None else writable_bytes_view(out).size
         if not data[:4].tobytes() == FRAME_MAGIC:
             raise CorruptPayloadError("not a zstd frame")
@@ -115,7 +124,7 @@ class Zstd(Codec):
     def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
         native = self._native()
         rows, nbytes = records.shape
-        if native is None or nbytes == 0:
+        if native is None or nbytes == 0 or self.checksum:  # the calls that kernels make know none
             return super().encode_batch(records)
         kernels, calls = native
         memory, offsets, sizes = scratch(records.size), np.empty(rows, np.int64), np.empty(rows, np.int64)
@@ -159,6 +168,16 @@ class Zstd(Codec):
             raise CorruptPayloadError(f"zstd frame of {out.size} bytes does not decode")
         return out
 
+    @contextmanager
+    def stream(self, payload: npt.NDArray[np.uint8]) -> Iterator[Any]:
+        """What a frame decodes to, to be read part by part."""
+        unpacker = self._library.ZstdDecompressor(dict_data=self._dict_data(), max_window_size=LARGEST_WINDOW)
+        try:
+            with unpacker.stream_reader(payload) as stream:
+                yield stream
+        except self._library.ZstdError as error:
+            raise CorruptPayloadError(f"zstd frame does not decode: {error}") from error
+
     def content_size(self, payload: npt.NDArray[np.uint8]) -> int:
         """How many bytes a frame says it decodes to."""
         try:
@@ -169,7 +188,7 @@ class Zstd(Codec):
     def _encode_into(self, data: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]) -> int:
         """Encode to `out` and return the size of the payload; 0 if it does not fit."""
         calls = self.calls()
-        if calls is None:
+        if calls is None or self.checksum:
             payload = as_bytes_view(self.encode(data))
             if payload.size <= out.size:
                 out[: payload.size] = payload
@@ -208,7 +227,9 @@ class Zstd(Codec):
         try:
             return self._of_thread.compressor
         except AttributeError:
-            made = self._library.ZstdCompressor(level=self.level, dict_data=self._dict_data(), write_content_size=True)
+            made = self._library.ZstdCompressor(
+                level=self.level, dict_data=self._dict_data(), write_content_size=True, write_checksum=self.checksum
+            )
             self._of_thread.compressor = made
             return made
 
