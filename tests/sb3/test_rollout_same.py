@@ -90,7 +90,7 @@ def test_rollouts_do_not_add_up_in_memory() -> None:
     assert_same_rollouts("plain", stock, ours, SPACES["stacked"], 4, rollouts=3)
     first = ours.memory_usage().stored
     assert_same_rollouts("plain", stock, ours, SPACES["stacked"], 4, rollouts=40)
-    assert ours.memory_usage().stored < 1.1 * first
+    assert ours.memory_usage().stored < 1.25 * first, "what it has learnt of the stream may come on top, once"
 
 
 def test_a_rollout_that_is_full_keeps_nothing_for_the_next_observation() -> None:

@@ -20,7 +20,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 import compressed_array as ca
 import compressed_array_sb3 as cab
 from compressed_array import _lanes
-from compressed_array_sb3._spaces import checked
+from compressed_array_sb3._spaces import checked, uncopied
 from compressed_array_sb3.replay import CompressedReplay
 
 ACTIONS = spaces.Discrete(4)
@@ -114,14 +114,28 @@ def test_numbers_are_rounded_to_floats_as_sb3_rounds_them() -> None:
 
 
 def test_a_number_beyond_a_float_is_refused_and_nan_and_infinity_are_kept() -> None:
-    space = spaces.Box(-np.inf, np.inf, (40,), np.float32)
+    space = spaces.Box(-np.inf, np.inf, (100,), np.float32)
     buffer = cab.CompressedReplayBuffer(1, space, ACTIONS)
-    good = np.array([[np.nan, np.inf, -np.inf, -0.0] * 10])
+    good = np.array([[np.nan, np.inf, -np.inf, -0.0] * 25])
     for obs in (good, good.astype(np.float32)):
         buffer.add(obs, obs, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
         assert buffer.sample(1).observations.numpy().tobytes() == good.astype(np.float32).tobytes()
     with pytest.raises(ca.LossyWriteError, match="1e\\+300"):
-        buffer.add(np.full((1, 40), 1e300), good, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
+        buffer.add(np.full((1, 100), 1e300), good, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
+
+
+def test_the_first_step_of_plain_observations_is_checked_and_a_dict_is_not_changed() -> None:
+    vector = cab.CompressedReplayBuffer(4, spaces.Box(-1, 1, (3,), np.float32), ACTIONS, n_envs=2)
+    rest = np.zeros(2), np.zeros(2), np.zeros(2), [{}, {}]
+    with pytest.raises(cab.ObservationError, match=r"\(1, 3\)"):
+        vector.add(np.zeros((1, 3), np.float32), np.zeros((1, 3), np.float32), *rest)
+    assert vector.pos == 0
+    numbers = cab.CompressedDictReplayBuffer(4, spaces.Dict({"a": spaces.Discrete(5)}), ACTIONS, n_envs=2)
+    for _ in range(6):
+        obs = {"a": np.array([1, 4])}
+        numbers.add(obs, obs, *rest)
+        assert obs["a"].shape == (2,)
+    assert set(numbers.sample(50).observations["a"].reshape(-1).tolist()) == {1, 4}
 
 
 def test_a_device_may_be_a_name() -> None:
@@ -215,7 +229,7 @@ def test_one_channel_costs_no_rearranging(monkeypatch: pytest.MonkeyPatch) -> No
 def test_sb3_does_not_copy_an_observation_on_its_way() -> None:
     space = SPACES["stacked"]
     obs = np.zeros((2, *space.shape), space.dtype)
-    assert np.shares_memory(np.array(checked(obs, space, space.shape, 2)), obs)
+    assert np.shares_memory(np.array(uncopied(checked(obs, space, space.shape, 2), space)), obs)
 
 
 def test_samples_stay_as_they_are_while_others_are_drawn() -> None:

@@ -57,10 +57,10 @@ def test_2_each_key_has_its_own_dtype(method: str) -> None:
 
 @pytest.mark.parametrize("bad", [300, -5, 256, 0.5])
 def test_3_what_does_not_fit_is_refused_and_nothing_is_stored(bad: float) -> None:
-    space = spaces.Box(0, 255, (100,), np.uint8)
-    good = np.full((1, 100), 7, np.uint8)
+    space = spaces.Box(0, 255, (300,), np.uint8)
+    good = np.full((1, 300), 7, np.uint8)
     buffer = filled(space, [good, good])
-    wrong = np.full((1, 100), bad)
+    wrong = np.full((1, 300), bad)
     for pair in ((wrong, good), (good * 2, wrong)):
         with pytest.raises(ca.LossyWriteError, match="does not fit"):
             buffer.add(*pair, np.zeros(1), np.zeros(1), np.zeros(1), [{}])

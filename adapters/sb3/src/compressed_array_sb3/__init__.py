@@ -5,46 +5,89 @@
 >>> model = DQN("MlpPolicy", "CartPole-v1", replay_buffer_class=CompressedReplayBuffer)
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec as _find_spec
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-from compressed_array import CompressedArray as CompressedArray
-from compressed_array import find_buffer_dtypes as find_buffer_dtypes
-from compressed_array import find_smallest_dtype as find_smallest_dtype
-from compressed_array import has_igzip as has_igzip
-from compressed_array import has_lz4 as has_lz4
-from compressed_array import has_numba as has_numba
-from compressed_array import has_zstd as has_zstd
-from compressed_array import init_jit as init_jit
-from compressed_array_sb3._dummy import DummyCls as DummyCls
-from compressed_array_sb3._usage import KeyUsage as KeyUsage
-from compressed_array_sb3._usage import MemoryUsage as MemoryUsage
-from compressed_array_sb3._version import __version__ as __version__
-from compressed_array_sb3.callbacks import BufferStatsCallback as BufferStatsCallback
-from compressed_array_sb3.errors import BufferNotFullError as BufferNotFullError
-from compressed_array_sb3.errors import BufferOptionError as BufferOptionError
-from compressed_array_sb3.errors import MemoryForecastWarning as MemoryForecastWarning
-from compressed_array_sb3.errors import ObservationError as ObservationError
-from compressed_array_sb3.gpu import GpuDictReplayBuffer as GpuDictReplayBuffer
-from compressed_array_sb3.gpu import GpuDictRolloutBuffer as GpuDictRolloutBuffer
-from compressed_array_sb3.gpu import GpuReplayBuffer as GpuReplayBuffer
-from compressed_array_sb3.gpu import GpuRolloutBuffer as GpuRolloutBuffer
-from compressed_array_sb3.replay import CompressedDictNStepReplayBuffer as CompressedDictNStepReplayBuffer
-from compressed_array_sb3.replay import CompressedDictReplayBuffer as CompressedDictReplayBuffer
-from compressed_array_sb3.replay import CompressedHerReplayBuffer as CompressedHerReplayBuffer
-from compressed_array_sb3.replay import CompressedNStepReplayBuffer as CompressedNStepReplayBuffer
-from compressed_array_sb3.replay import CompressedReplayBuffer as CompressedReplayBuffer
-from compressed_array_sb3.rollout import CompressedDictRolloutBuffer as CompressedDictRolloutBuffer
-from compressed_array_sb3.rollout import CompressedRolloutBuffer as CompressedRolloutBuffer
+from compressed_array import (
+    CompressedArray,
+    find_buffer_dtypes,
+    find_smallest_dtype,
+    has_igzip,
+    has_lz4,
+    has_numba,
+    has_zstd,
+    init_jit,
+)
+from compressed_array_sb3._dummy import DummyCls
+from compressed_array_sb3._sb3_version import sb3_version
+from compressed_array_sb3._usage import KeyUsage, MemoryUsage
+from compressed_array_sb3._version import __version__
+from compressed_array_sb3.callbacks import BufferStatsCallback
+from compressed_array_sb3.errors import (
+    BufferClassError,
+    BufferEmptyError,
+    BufferNotFullError,
+    BufferOptionError,
+    CodecLevelWarning,
+    MemoryForecastWarning,
+    ObservationError,
+)
+from compressed_array_sb3.gpu import GpuDictReplayBuffer, GpuDictRolloutBuffer, GpuReplayBuffer, GpuRolloutBuffer
+from compressed_array_sb3.loading import load_replay_buffer
+from compressed_array_sb3.replay import (
+    CompressedDictNStepReplayBuffer,
+    CompressedDictReplayBuffer,
+    CompressedHerReplayBuffer,
+    CompressedNStepReplayBuffer,
+    CompressedReplayBuffer,
+)
+from compressed_array_sb3.rollout import CompressedDictRolloutBuffer, CompressedRolloutBuffer
 
-if TYPE_CHECKING:
-    from compressed_array_sb3.contrib import CompressedMaskableDictRolloutBuffer as CompressedMaskableDictRolloutBuffer
-    from compressed_array_sb3.contrib import CompressedMaskableRolloutBuffer as CompressedMaskableRolloutBuffer
+if _TYPE_CHECKING:
     from compressed_array_sb3.contrib import (
-        CompressedRecurrentDictRolloutBuffer as CompressedRecurrentDictRolloutBuffer,
+        CompressedMaskableDictRolloutBuffer,
+        CompressedMaskableRolloutBuffer,
+        CompressedRecurrentDictRolloutBuffer,
+        CompressedRecurrentPPO,
+        CompressedRecurrentRolloutBuffer,
     )
-    from compressed_array_sb3.contrib import CompressedRecurrentPPO as CompressedRecurrentPPO
-    from compressed_array_sb3.contrib import CompressedRecurrentRolloutBuffer as CompressedRecurrentRolloutBuffer
 
+__all__ = [
+    "BufferClassError",
+    "BufferEmptyError",
+    "BufferNotFullError",
+    "BufferOptionError",
+    "BufferStatsCallback",
+    "CodecLevelWarning",
+    "CompressedArray",
+    "CompressedDictNStepReplayBuffer",
+    "CompressedDictReplayBuffer",
+    "CompressedDictRolloutBuffer",
+    "CompressedHerReplayBuffer",
+    "CompressedNStepReplayBuffer",
+    "CompressedReplayBuffer",
+    "CompressedRolloutBuffer",
+    "DummyCls",
+    "GpuDictReplayBuffer",
+    "GpuDictRolloutBuffer",
+    "GpuReplayBuffer",
+    "GpuRolloutBuffer",
+    "KeyUsage",
+    "MemoryForecastWarning",
+    "MemoryUsage",
+    "ObservationError",
+    "__version__",
+    "find_buffer_dtypes",
+    "find_smallest_dtype",
+    "has_igzip",
+    "has_lz4",
+    "has_numba",
+    "has_zstd",
+    "init_jit",
+    "load_replay_buffer",
+    "sb3_version",
+]
 _CONTRIB = (
     "CompressedMaskableDictRolloutBuffer",
     "CompressedMaskableRolloutBuffer",
@@ -52,9 +95,17 @@ _CONTRIB = (
     "CompressedRecurrentPPO",
     "CompressedRecurrentRolloutBuffer",
 )
+if _find_spec("sb3_contrib") is not None:  # or `from compressed_array_sb3 import *` would fail without it
+    __all__ += [
+        "CompressedMaskableDictRolloutBuffer",
+        "CompressedMaskableRolloutBuffer",
+        "CompressedRecurrentDictRolloutBuffer",
+        "CompressedRecurrentPPO",
+        "CompressedRecurrentRolloutBuffer",
+    ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     # sb3-contrib is an extra, so what needs it is imported when somebody asks for it.
     if name not in _CONTRIB:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from gymnasium import spaces
 
 import compressed_array as ca
-from compressed_array_sb3.errors import BufferOptionError
+from compressed_array.registry import parse_shorthand
+from compressed_array_sb3.errors import BufferOptionError, CodecLevelWarning
 
-# An item this small is not worth its two entries in a table.
-SMALL = 64
+# `auto` leaves observations of up to this many bytes plain. Of vectors this small a million transitions take half a
+# gigabyte at the most, of which next observations that are kept once would save half, and a step would take three times
+# as long to add.
+SMALL = 256
 PLAIN = "none"
 
 
@@ -29,14 +33,32 @@ def choose(codec: Any, method: str | None, options: Mapping[str, Any] | None) ->
         raise BufferOptionError(f"unknown compression_kwargs {unknown}; known: {sorted(known)}")
     name = "rle" if method == "rle-old" else method  # the same payload, which it decoded more slowly
     if options and "compresslevel" in options:
-        return ca.get_codec({**ca.get_codec(name).get_config(), "level": options["compresslevel"]})
-    return name
+        return _near(name, parse_shorthand(name) | {"level": options["compresslevel"]})
+    return name if name == "auto" else _near(name, parse_shorthand(name))
+
+
+def _near(name: str, config: dict[str, Any]) -> Any:
+    """The codec of a config, at the nearest level that it has: sb3-extra-buffers hands any level to its libraries."""
+    used: Any = PLAIN
+    if config["id"] != PLAIN or "level" not in config:  # its `none` ignores a level
+        try:
+            codec = ca.get_codec(config)
+        except ca.CodecLevelError as error:
+            if error.nearest is None:
+                raise
+            used = ca.shorthand(ca.get_codec(config | {"level": error.nearest}))
+        else:
+            return name if config == parse_shorthand(name) else codec
+    # Whoever made the buffer is behind this function, `choose`, and `CompressedBuffer`.
+    text = f"compression_method {config['id']!r} has no level {config['level']}; {used!r} is used in its place"
+    warnings.warn(text, CodecLevelWarning, stacklevel=4)
+    return used
 
 
 def for_key(codec: Any, key: str, nbytes: int) -> Any:
     """The codec of one observation; None where a plain array is best, or asked for."""
     chosen = codec.get(key, "auto") if isinstance(codec, dict) else codec
-    if chosen is None or chosen == PLAIN or (chosen == "auto" and nbytes <= SMALL) or nbytes == 0:
+    if chosen == PLAIN or (chosen == "auto" and nbytes <= SMALL) or nbytes == 0:
         return None
     return chosen
 
@@ -44,10 +66,19 @@ def for_key(codec: Any, key: str, nbytes: int) -> Any:
 def check_keys(codec: Any, space: spaces.Space[Any]) -> None:
     """Refuse codecs for keys that the observations do not have, and names that no codec has."""
     if isinstance(codec, dict):
-        keys = list(space.spaces) if isinstance(space, spaces.Dict) else []
+        if not isinstance(space, spaces.Dict):
+            raise BufferOptionError(
+                f"a dict of codecs is for the keys of a Dict space, and these observations are {space}: "
+                f"give one codec, as in codec={next(iter(codec.values()), 'auto')!r}"
+            )
+        keys = list(space.spaces)
         unknown = sorted(set(codec) - set(keys))
         if unknown:
             raise BufferOptionError(f"codecs for {unknown}, but the observations have the keys {keys}")
     for chosen in codec.values() if isinstance(codec, dict) else [codec]:
-        if chosen is not None and not (isinstance(chosen, str) and chosen == "auto"):
+        if chosen is None:
+            raise BufferOptionError(
+                "None is no codec: leave it out, or say 'auto', to have one chosen; 'none' keeps plain arrays"
+            )
+        if not (isinstance(chosen, str) and chosen == "auto"):
             ca.get_codec(chosen)

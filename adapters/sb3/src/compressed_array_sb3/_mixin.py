@@ -7,20 +7,22 @@ the compressed arrays are put in their place afterwards.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.buffers import BaseBuffer, DictReplayBuffer, DictRolloutBuffer
+from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.preprocessing import get_obs_shape
 
-from compressed_array_sb3 import _codecs
-from compressed_array_sb3._reads import ObservationArray, Reads, current
-from compressed_array_sb3._spaces import checked, without_elements
+from compressed_array_sb3 import _codecs, _options
+from compressed_array_sb3._convert import converted
+from compressed_array_sb3._reads import PLACEHOLDER, ObservationArray, Reads, current
+from compressed_array_sb3._spaces import checked, uncopied, without_elements
 from compressed_array_sb3._usage import MemoryUsage, usage_of
 from compressed_array_sb3.errors import BufferOptionError
 
@@ -35,7 +37,7 @@ class CompressedBuffer(BaseBuffer):
     :param compression_method: what sb3-extra-buffers calls the codec; `compression_kwargs` may give its level
     :param dtypes: accepted for users of sb3-extra-buffers; observations always keep the dtype of their space
     :param decompression_kwargs: likewise; a codec needs no options to decode
-    :param normalize_images: divide sampled observations of dtype uint8 by 255
+    :param normalize_images: divide sampled observations by 255 if they are of dtype uint8, or of a Box from 0 to 255
     :param output_dtype: "float" for samples of float32, "raw" for the dtype of the space
 
     All other arguments are those of the stock buffer. `optimize_memory_usage` is accepted by every replay buffer and
@@ -44,6 +46,12 @@ class CompressedBuffer(BaseBuffer):
 
     # The attributes in which the stock buffer has observations.
     observation_fields: ClassVar[tuple[str, ...]]
+    # Whether all observations are plain arrays, which SB3's methods read as they are.
+    is_plain = False
+    # Whether SB3's methods write them as they are, too: after a first step, which was checked as any other is.
+    adds_unchecked = False
+    # Whether nobody but SB3 looks at what its `add` is given, so that placeholders will do.
+    _gives_placeholders = False
 
     def __init__(
         self,
@@ -60,38 +68,52 @@ class CompressedBuffer(BaseBuffer):
         output_dtype: str = "raw",
         **kwargs: Any,
     ) -> None:
-        if isinstance(observation_space, spaces.Dict) != isinstance(self, (DictReplayBuffer, DictRolloutBuffer)):
-            raise BufferOptionError(
-                f"{type(self).__name__} is not for observations of {observation_space}; "
-                "a Dict space takes a buffer with Dict in its name, any other space one without"
-            )
+        _options.check_class(self, observation_space, kwargs)
+        _options.check_size(buffer_size)
         if output_dtype not in ("raw", "float"):
             raise BufferOptionError(f"output_dtype is 'raw' or 'float', not {output_dtype!r}")
         self.codec = _codecs.choose(codec, compression_method, compression_kwargs)
         _codecs.check_keys(self.codec, observation_space)
         self.normalize_images, self.output_dtype = normalize_images, output_dtype
-        stock = type(self).__mro__[type(self).__mro__.index(CompressedBuffer) + 1 :]
-        args, kwargs = without_optimize(stock, args, kwargs)
+        self._divided = _options.images(observation_space) if normalize_images else frozenset()
+        args, kwargs = without_optimize(self._stock_classes(), args, kwargs)
         super().__init__(buffer_size, without_elements(observation_space), action_space, *args, **kwargs)
         self.observation_space = observation_space
         self.obs_shape = get_obs_shape(observation_space)  # type: ignore[assignment]  # as in SB3
         self._allocate()
+
+    @classmethod
+    def from_buffer(cls, stock: BaseBuffer, **options: Any) -> Self:
+        """A buffer that samples what one of SB3's does, compressed; `stock` stays as it is.
+
+        :param stock: an object of the class that this one compresses, filled or not
+        :param options: of this buffer, such as `codec`
+        """
+        made: Self = converted(cls, cls._stock_classes(), stock, options)
+        return made
+
+    @classmethod
+    def _stock_classes(cls) -> tuple[type, ...]:
+        """The buffer of SB3 that this one compresses, and what that derives from."""
+        return cls.__mro__[cls.__mro__.index(CompressedBuffer) + 1 :]
 
     def reset(self) -> None:
         space, shape = self.observation_space, self.obs_shape
         before = self.__dict__.get(self.observation_fields[0])
         if before is not None:
             self._rest()
-        self.observation_space = without_elements(space)
-        self.obs_shape = get_obs_shape(self.observation_space)  # type: ignore[assignment]  # as in SB3
-        try:
-            super().reset()
-        finally:
-            self.observation_space, self.obs_shape = space, shape
-        self._allocate(before)
+        # SB3 resets a twin, of which all is taken over in one step: an interrupt leaves this as it was, or reset.
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.observation_space = without_elements(space)
+        twin.obs_shape = get_obs_shape(twin.observation_space)  # type: ignore[assignment]  # as in SB3
+        super(CompressedBuffer, twin).reset()
+        twin.observation_space, twin.obs_shape = space, shape
+        twin._allocate(before)
+        self.__dict__.update(twin.__dict__)
 
     def to_torch(self, array: Array, copy: bool = True) -> torch.Tensor:
-        reads = current()
+        reads = None if self.is_plain else current()
         taken = reads.take_over(array) if reads is not None else None
         return super().to_torch(array, copy) if taken is None else taken
 
@@ -114,26 +136,52 @@ class CompressedBuffer(BaseBuffer):
         return f"<{type(self).__name__}: {self.memory_usage()}>"
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
-        with Reads(self._pairs(), self.device):
-            samples = super()._get_samples(*args, **kwargs)  # type: ignore[safe-super]  # of SB3's buffer, which has it
-        return self._converted(samples)
+        sample = super()._get_samples  # type: ignore[safe-super]  # of SB3's buffer, which has it
+        if self.is_plain:
+            samples = sample(*args, **kwargs)
+        else:
+            samples = Reads(self._pairs(), self.device).during(sample, *args, **kwargs)
+        return self._converted(samples, kwargs.get("env"))
 
-    def _converted(self, samples: Any) -> Any:
+    def _converted(self, samples: Any, env: Any = None) -> Any:
         """Samples with their observations as `output_dtype` and `normalize_images` ask for them."""
         if self.output_dtype == "raw" and not self.normalize_images:
             return samples
         fields = [name for name in ("observations", "next_observations") if hasattr(samples, name)]
-        return samples._replace(**{name: self._convert(getattr(samples, name)) for name in fields})
+        return samples._replace(**{name: self._convert(getattr(samples, name), env) for name in fields})
 
-    def _convert(self, obs: Any) -> Any:
+    def _convert(self, obs: Any, env: Any, key: str = "") -> Any:
         if isinstance(obs, dict):
-            return {key: self._convert(part) for key, part in obs.items()}
-        if self.normalize_images and obs.dtype == torch.uint8:
-            return obs.float().div_(255)
+            return {key: self._convert(part, env, key) for key, part in obs.items()}
+        if key in self._divided and not (env is not None and env.norm_obs and (not key or key in env.norm_obs_keys)):
+            return obs.float() / 255  # a new tensor even of floats: one that is lent may not be written to twice
         return obs.float() if self.output_dtype == "float" else obs
+
+    def _item(self, field: Any, *where: int) -> Any:
+        """One observation, a copy."""
+        if isinstance(field, dict):
+            return {key: self._item(part, *where) for key, part in field.items()}
+        item = field[where]
+        return item.clone() if isinstance(item, torch.Tensor) else np.array(item)
 
     def _checked(self, obs: Any) -> Any:
         return checked(obs, self.observation_space, self.obs_shape, self.n_envs)
+
+    def _is_for_sb3_alone(self) -> bool:
+        """Whether SB3 may be handed what comes, as it comes."""
+        # Numbers in a dict it would put into columns, and the columns into the caller's dict.
+        is_dict = isinstance(self.observation_space, spaces.Dict)
+        return self.is_plain and not (is_dict and has_discrete(self.observation_space))
+
+    def _given(self, *step: Any) -> Sequence[Any]:
+        """What SB3's `add` is given for checked observations, one for each of `observation_fields`."""
+        if not self._gives_placeholders:
+            return [uncopied(obs, self.observation_space) for obs in step]
+        fields = [self.__dict__[name] for name in self.observation_fields]
+        if not isinstance(fields[0], dict):
+            return placeholders(fields, step)
+        parts = {key: placeholders([f[key] for f in fields], [obs[key] for obs in step]) for key in fields[0]}
+        return [{key: part[i] for key, part in parts.items()} for i in range(len(step))]
 
     def _items(self) -> Iterator[tuple[str, tuple[int, ...], np.dtype[Any]]]:
         """Key, shape and dtype of each observation; a single one has the key ""."""
@@ -177,6 +225,8 @@ class CompressedBuffer(BaseBuffer):
         is_dict = isinstance(self.observation_space, spaces.Dict)
         for name, made in zip(self.observation_fields, arrays, strict=True):
             self.__dict__[name] = self._dict_of(made) if is_dict else made[""]
+        self.is_plain = all(type(array) is np.ndarray for array in self._arrays())
+        self._gives_placeholders = adds_as_sb3(type(self)) and not has_discrete(self.observation_space)
 
     def _new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], item_ndim: int, codec: Any, store: Any) -> Any:
         """An array for observations, on a store that is there already or on one of its own; plain without a codec."""
@@ -188,6 +238,28 @@ class CompressedBuffer(BaseBuffer):
 
     def _dict_of(self, arrays: dict[str, Any]) -> dict[str, Any]:
         return arrays
+
+
+def placeholders(arrays: Sequence[Any], step: Sequence[Array]) -> Sequence[Array]:
+    """Let arrays of one observation know a step's items, and give what stands for them; a plain array knows nothing."""
+    if not isinstance(arrays[0], ObservationArray):
+        return step
+    arrays[0].known = (*arrays[1:], *step)
+    return [PLACEHOLDER] * len(step)
+
+
+@cache
+def adds_as_sb3(buffer: type[CompressedBuffer]) -> bool:
+    """Whether all classes that a compressed class hands steps on to are SB3's and sb3-contrib's own."""
+    stock = buffer.__mro__[buffer.__mro__.index(CompressedBuffer) + 1 :]
+    adds = [base.__dict__["add"].__module__ for base in stock if "add" in base.__dict__]
+    return all(module.split(".")[0] in ("stable_baselines3", "sb3_contrib") for module in adds)
+
+
+def has_discrete(space: spaces.Space[Any]) -> bool:
+    """Whether SB3 changes the shape of observations before it assigns them."""
+    parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
+    return any(isinstance(part, spaces.Discrete) for part in parts)
 
 
 def without_optimize(

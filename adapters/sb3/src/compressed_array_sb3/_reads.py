@@ -1,14 +1,14 @@
 """Reading the observations of one sample: what two arrays share is decoded once, into memory that tensors take over.
 
 SB3 indexes `next_observations` and `observations` with the same rows and environments, one after the other, and copies
-what it gets into tensors. Inside `Reads`, the first of the two decodes both, and the copy is left out.
+what it gets into tensors. Inside `Reads.during`, the first of the two decodes both, and the copy is left out.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar, copy_context
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,32 @@ import torch
 import compressed_array as ca
 
 Array = npt.NDArray[Any]
+P = ParamSpec("P")
+T = TypeVar("T")
+# What SB3 is given in place of observations that an array knows already. It copies what it is given and assigns the
+# copy to a row of the array, which knows it by its dtype: SB3 says when and where, and no observation is copied.
+PLACEHOLDER = np.empty(0, [("known_already", "V1")])
 
 
 class ObservationArray(ca.CompressedArray):
     """Observations, compressed; a plain array wherever it is indexed by arrays."""
 
+    # What the next placeholder stands for: items of this array, or its partner and items of both.
+    known: tuple[Any, ...] | None = None
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if type(value) is not np.ndarray or value.dtype is not PLACEHOLDER.dtype:
+            super().__setitem__(key, value)
+        elif self.known is not None:  # else the partner, whose placeholder came first, has written them
+            known, self.known = self.known, None
+            if len(known) == 1:
+                super().__setitem__(key, known[0])
+            else:
+                partner, items, others = known
+                ca.write_pair(self, partner, key, items, others)
+
     def __getitem__(self, key: Any) -> Any:
-        reads = _current.reads
+        reads = _current.get()
         parts = None if reads is None else batch_key(key, len(self.grid_shape))
         if reads is None or parts is None:
             return super().__getitem__(key)
@@ -35,7 +54,7 @@ Pairs = Sequence[tuple[ObservationArray, ObservationArray]]
 
 
 class Reads:
-    """What one sample for a device reads: `with Reads(pairs, device):`, for this thread."""
+    """What one sample for a device reads: whatever `during` calls, in its thread."""
 
     def __init__(self, pairs: Pairs, device: torch.device | str) -> None:
         self._pairs, self._device = pairs, torch.device(device)
@@ -44,11 +63,18 @@ class Reads:
         self._decoded: dict[int, Array] = {}
         self._given: set[int] = set()
 
-    def __enter__(self) -> None:
-        self._before, _current.reads = _current.reads, self
+    def during(self, sample: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call what samples, with these reads as the current ones.
 
-    def __exit__(self, *_: object) -> None:
-        _current.reads = self._before
+        In a context of its own, which ends with the call: an interrupt cannot leave them current, as it could where
+        Python code has to take them back.
+        """
+
+        def run() -> T:
+            _current.set(self)
+            return sample(*args, **kwargs)
+
+        return copy_context().run(run)
 
     def decode(self, array: ObservationArray, parts: tuple[Array, ...], *, is_pair: bool) -> Array:
         """The items at `parts`; in a pair of arrays those of the other one as well, which is asked next."""
@@ -97,16 +123,12 @@ class Reads:
         return memory
 
 
-class _Current(threading.local):
-    reads: Reads | None = None
-
-
-_current = _Current()
+_current: ContextVar[Reads | None] = ContextVar("reads", default=None)
 
 
 def current() -> Reads | None:
     """What this thread is reading for, if it is sampling."""
-    return _current.reads
+    return _current.get()
 
 
 def batch_key(key: Any, axes: int) -> tuple[Array, ...] | None:

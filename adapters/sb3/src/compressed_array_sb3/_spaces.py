@@ -31,6 +31,8 @@ def checked(obs: Any, space: spaces.Space[Any], shape: Any, n_envs: int) -> Any:
         if missing:
             raise ObservationError(f"the observation has no key {missing[0]!r}; the space has {list(space.spaces)}")
         return {key: checked(obs[key], part, shape[key], n_envs) for key, part in space.spaces.items()}
+    if type(obs) is np.ndarray and obs.dtype == space.dtype and obs.shape == (n_envs, *shape):
+        return obs
     array = np.asarray(obs.read() if isinstance(obs, CompressedArray) else obs)
     if array.shape != (n_envs, *shape):
         # SB3 itself puts the numbers of a Discrete space into columns.
@@ -41,7 +43,14 @@ def checked(obs: Any, space: spaces.Space[Any], shape: Any, n_envs: int) -> Any:
             )
     if array.dtype != space.dtype:
         array = cast(array, np.dtype(space.dtype))
-    return array if isinstance(space, spaces.Discrete) else Uncopied(array)
+    return array
+
+
+def uncopied(obs: Any, space: spaces.Space[Any]) -> Any:
+    """Checked observations, as SB3 is given them where it would copy them."""
+    if isinstance(space, spaces.Dict):
+        return {key: uncopied(part, space.spaces[key]) for key, part in obs.items()}
+    return obs if isinstance(space, spaces.Discrete) else Uncopied(obs)
 
 
 class Uncopied:

@@ -21,6 +21,9 @@ except ImportError:  # SB3 does without it, too
     psutil = None
 
 
+PLAIN = "plain"  # what is said in the place of a codec where there is none
+
+
 @dataclass(frozen=True)
 class KeyUsage:
     """One observation: bytes as SB3 keeps it, bytes held, and items that were there already when they came."""
@@ -33,6 +36,14 @@ class KeyUsage:
     @property
     def ratio(self) -> float:
         return self.raw / max(self.stored, 1)
+
+    def __str__(self) -> str:
+        if self.codec == PLAIN:  # as large from the start as it will ever be
+            return f"{size(self.raw)} in a plain array of {size(self.stored)}"
+        if not self.raw:
+            return f"none yet, in {size(self.stored)} ({self.codec})"
+        text = f"{size(self.raw)} in {size(self.stored)} ({times(self.ratio)}, {self.codec})"
+        return f"{text}, {self.shared:,} shared: equal to another, and kept once" if self.shared else text
 
 
 @dataclass(frozen=True)
@@ -65,11 +76,7 @@ class MemoryUsage:
 
     def __str__(self) -> str:
         lines = [f"{self.transitions:,} of {self.capacity:,} transitions"]
-        for name, key in self.keys.items():
-            lines.append(
-                f"  {name or 'observations'}: {size(key.raw)} in {size(key.stored)} ({key.ratio:.1f}x smaller, "
-                f"{key.codec}), {key.shared:,} shared"
-            )
+        lines += [f"  {name or 'observations'}: {key}" for name, key in self.keys.items()]
         return "\n".join([*lines, f"  everything else: {size(self.rest)}"])
 
 
@@ -77,7 +84,7 @@ def usage_of(arrays: Sequence[Any], transitions: int, item_nbytes: int) -> KeyUs
     """The usage of one observation, whose arrays (the observations, the next ones) share a store."""
     raw = transitions * len(arrays) * item_nbytes
     if getattr(arrays[0], "store", None) is None:
-        return KeyUsage(raw, sum(array.nbytes for array in arrays), 0, "plain")
+        return KeyUsage(raw, sum(array.nbytes for array in arrays), 0, PLAIN)
     numbers = [numbers_of(array) for array in arrays]
     held = np.concatenate(numbers)
     held = held[held != 0]
@@ -100,6 +107,13 @@ def available_memory() -> int | None:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return None
+
+
+def times(ratio: float) -> str:
+    """How much smaller something is, or larger, for people."""
+    if 0.95 <= ratio < 1.05:
+        return "as large"
+    return f"{ratio:.1f}x smaller" if ratio > 1 else f"{1 / ratio:.1f}x larger"
 
 
 def size(nbytes: float) -> str:

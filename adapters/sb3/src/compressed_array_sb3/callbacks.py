@@ -8,14 +8,19 @@ from compressed_array_sb3._mixin import CompressedBuffer
 from compressed_array_sb3._usage import MemoryUsage
 from compressed_array_sb3.errors import BufferOptionError
 
+__all__ = ["BufferStatsCallback"]
+
 
 class BufferStatsCallback(BaseCallback):
     """Records the memory of the model's compressed buffer under `buffer/`, wherever the logger writes to.
 
     A rollout buffer is looked at after each rollout, any other every `log_freq` steps, and either when training ends.
 
-    :param log_freq: calls between two looks, each of which takes a pass over the buffer's table; 0 for the last only
+    :param log_freq: steps between two looks, those of all environments together, as SB3 counts `total_timesteps`. A
+        look takes a pass over the buffer's table; 0 for the last one only
     """
+
+    _next = 0
 
     def __init__(self, log_freq: int = 10_000, verbose: int = 0) -> None:
         super().__init__(verbose)
@@ -24,8 +29,12 @@ class BufferStatsCallback(BaseCallback):
     def _init_callback(self) -> None:
         self._buffer()
 
+    def _on_training_start(self) -> None:
+        self._next = self.num_timesteps + self.log_freq
+
     def _on_step(self) -> bool:
-        if self.log_freq and self.n_calls % self.log_freq == 0:
+        if self.log_freq and self.num_timesteps >= self._next:
+            self._next = self.num_timesteps + self.log_freq
             self._record()
         return True
 
@@ -35,14 +44,19 @@ class BufferStatsCallback(BaseCallback):
 
     def _on_training_end(self) -> None:
         self._record()
-        self.logger.dump(self.num_timesteps)  # nobody else writes what is recorded after the last step
+        # Nobody else writes what is recorded after the last step; SB3, too, says the step in all but TensorBoard.
+        self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
+        self.logger.dump(self.num_timesteps)
 
     def _buffer(self) -> CompressedBuffer:
         buffer = getattr(self.model, "replay_buffer", None)
         if buffer is None:
             buffer = getattr(self.model, "rollout_buffer", None)
         if not isinstance(buffer, CompressedBuffer):
-            raise BufferOptionError(f"BufferStatsCallback is for compressed buffers; the model has a {type(buffer)}")
+            raise BufferOptionError(
+                f"BufferStatsCallback is for compressed buffers, and the model has a {type(buffer).__name__}; one that "
+                "was loaded from a file is compressed by compressed_array_sb3.load_replay_buffer(model, path)"
+            )
         return buffer
 
     def _record(self) -> None:

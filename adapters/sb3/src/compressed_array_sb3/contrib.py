@@ -11,6 +11,14 @@ from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, Rec
 
 from compressed_array_sb3.rollout import CompressedRollout
 
+__all__ = [
+    "CompressedMaskableDictRolloutBuffer",
+    "CompressedMaskableRolloutBuffer",
+    "CompressedRecurrentDictRolloutBuffer",
+    "CompressedRecurrentPPO",
+    "CompressedRecurrentRolloutBuffer",
+]
+
 
 class CompressedRecurrentRolloutBuffer(CompressedRollout, RecurrentRolloutBuffer):  # type: ignore[misc]  # contrib hides what its add takes
     """`RecurrentRolloutBuffer` in a fraction of the memory."""

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "BufferClassError",
+    "BufferEmptyError",
+    "BufferNotFullError",
+    "BufferOptionError",
+    "CodecLevelWarning",
+    "MemoryForecastWarning",
+    "ObservationError",
+]
+
 
 class ObservationError(ValueError):
     """An observation that is not of the buffer's space. Nothing was stored."""
@@ -11,8 +21,23 @@ class BufferOptionError(ValueError):
     """Options that do not go together, or that no buffer has."""
 
 
+class BufferClassError(BufferOptionError, AssertionError):
+    """A buffer class that is not for these observations, or not for this kind of algorithm.
+
+    Also an AssertionError, which is what SB3's own buffers raise there.
+    """
+
+
+class BufferEmptyError(ValueError):
+    """A sample was asked for before anything was added."""
+
+
 class BufferNotFullError(RuntimeError):
     """A rollout was asked for before all of it was collected."""
+
+
+class CodecLevelWarning(UserWarning):
+    """A level of a `compression_method` that its codec does not have. The nearest one that it has is used."""
 
 
 class MemoryForecastWarning(UserWarning):

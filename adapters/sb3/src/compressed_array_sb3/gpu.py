@@ -20,6 +20,8 @@ from compressed_array_sb3._mixin import CompressedBuffer
 from compressed_array_sb3.replay import CompressedReplay
 from compressed_array_sb3.rollout import CompressedRollout
 
+__all__ = ["GpuBuffer", "GpuDictReplayBuffer", "GpuDictRolloutBuffer", "GpuReplayBuffer", "GpuRolloutBuffer"]
+
 
 class GpuBuffer(CompressedBuffer):
     """`CompressedBuffer` with observations on `buffer_device`, which need not be where samples go.

@@ -12,7 +12,16 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from compressed_array_sb3._mixin import CompressedBuffer
 from compressed_array_sb3._reads import Reads
 from compressed_array_sb3._usage import available_memory, size
-from compressed_array_sb3.errors import MemoryForecastWarning
+from compressed_array_sb3.errors import BufferEmptyError, MemoryForecastWarning
+
+__all__ = [
+    "CompressedDictNStepReplayBuffer",
+    "CompressedDictReplayBuffer",
+    "CompressedHerReplayBuffer",
+    "CompressedNStepReplayBuffer",
+    "CompressedReplay",
+    "CompressedReplayBuffer",
+]
 
 FORECAST_AFTER = 1000  # steps
 
@@ -21,29 +30,66 @@ class CompressedReplay(CompressedBuffer):
     """What the replay buffers share: two arrays for each observation, on one store."""
 
     observation_fields: ClassVar[tuple[str, ...]] = ("observations", "next_observations")
+    _add_plain: ClassVar[Any]  # what `super().add` is
     _stored_at_half = 0
 
-    def add(self, obs: Any, next_obs: Any, *args: Any, **kwargs: Any) -> None:
-        super().add(self._checked(obs), self._checked(next_obs), *args, **kwargs)
-        steps = min(FORECAST_AFTER, self.buffer_size // 2)
-        if self.pos == steps // 2 and not self.full:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        after = cls.__mro__[cls.__mro__.index(CompressedReplay) + 1 :]
+        # To look for it by `super()` at every step would take a fifteenth of SB3's own time for a plain one.
+        cls._add_plain = next((base.__dict__["add"] for base in after if "add" in base.__dict__), None)
+
+    def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
+        if self.adds_unchecked:
+            self._add_plain(obs, next_obs, action, reward, done, infos)
+            return
+        super().add(*self._given(self._checked(obs), self._checked(next_obs)), action, reward, done, infos)
+        self.adds_unchecked = self._is_for_sb3_alone()
+        if not self.full and self._is_time_to_forecast():
+            self._forecast()
+
+    def _is_time_to_forecast(self) -> bool:
+        """Whether the first steps, of which a plain buffer needs but one, say what all will take."""
+        steps = self._first_steps()
+        if self.pos == steps // 2:
             self._stored_at_half = self._stored()
-        elif self.pos == steps and not self.full:
-            self._forecast(steps)
+        return self.pos == steps
+
+    def _first_steps(self) -> int:
+        return 1 if self.is_plain else min(FORECAST_AFTER, self.buffer_size // 2)
+
+    def sample(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().sample(*args, **kwargs)
+        except ValueError:
+            if self.size():
+                raise
+        raise BufferEmptyError(
+            "there is nothing to sample yet: add() transitions first, or raise the algorithm's learning_starts"
+        )
+
+    def reconstruct_obs(self, idx: int, env_idx: int) -> Any:
+        """The observation of one step of one environment."""
+        return self._item(self.observations, idx, env_idx)  # type: ignore[attr-defined]  # of SB3's buffer
+
+    def reconstruct_nextobs(self, idx: int, env_idx: int) -> Any:
+        """The observation after it."""
+        return self._item(self.next_observations, idx, env_idx)  # type: ignore[attr-defined]  # of SB3's buffer
 
     def _stored(self) -> int:
         stores = {id(array.store): array.store for array in self._arrays() if getattr(array, "store", None) is not None}
         return sum(store.nbytes for store in stores.values())
 
-    def _forecast(self, steps: int) -> None:
-        """Warn if what is to come does not fit: by the second half of these steps, since the first also sets up."""
+    def _forecast(self) -> None:
+        """Warn if what is to come does not fit: by the second half of the first steps, since the first one sets up."""
+        steps = self._first_steps()
         grown = max(self._stored() - self._stored_at_half, 0) / (steps - steps // 2)
         plain = sum(array.nbytes for array in self._arrays() if getattr(array, "store", None) is None)
         to_come = grown * (self.buffer_size - steps) + plain * (1 - steps / self.buffer_size)
         free = self._free_memory()
         if free is not None and to_come > free:
             warnings.warn(
-                f"by what the first {steps:,} steps took, the other {self.buffer_size - steps:,} of this buffer will "
+                f"by what the first {steps:,} step(s) took, the other {self.buffer_size - steps:,} of this buffer will "
                 f"take {size(to_come)} more, and {size(free)} are free; a smaller buffer_size fits, or another codec "
                 "may ('delta-zstd' is the smallest)",
                 MemoryForecastWarning,
@@ -88,9 +134,8 @@ class CompressedHerReplayBuffer(CompressedReplay, HerReplayBuffer):
         super(CompressedBuffer, self).reset()  # it goes on sampling the episodes it has, as SB3's does
 
     def sample(self, *args: Any, **kwargs: Any) -> Any:  # which does not go by _get_samples
-        with Reads(self._pairs(), self.device):
-            samples = super().sample(*args, **kwargs)
-        return self._converted(samples)
+        samples = Reads(self._pairs(), self.device).during(super().sample, *args, **kwargs)
+        return self._converted(samples, kwargs.get("env", *args[1:]))
 
 
 class KeyedArrays(dict[str, Any]):

@@ -9,6 +9,8 @@ from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from compressed_array_sb3._mixin import CompressedBuffer
 from compressed_array_sb3.errors import BufferNotFullError
 
+__all__ = ["CompressedDictRolloutBuffer", "CompressedRollout", "CompressedRolloutBuffer"]
+
 
 class CompressedRollout(CompressedBuffer):
     """What the rollout buffers share: one array for each observation, emptied at every reset."""
@@ -16,7 +18,11 @@ class CompressedRollout(CompressedBuffer):
     observation_fields: ClassVar[tuple[str, ...]] = ("observations",)
 
     def add(self, obs: Any, *args: Any, **kwargs: Any) -> None:
-        super().add(self._checked(obs), *args, **kwargs)
+        if self.adds_unchecked:
+            super().add(obs, *args, **kwargs)
+            return
+        super().add(*self._given(self._checked(obs)), *args, **kwargs)
+        self.adds_unchecked = self._is_for_sb3_alone()
         if self.full:
             self._rest()
 
@@ -24,6 +30,14 @@ class CompressedRollout(CompressedBuffer):
         if not self.full:
             raise BufferNotFullError(f"{self.pos} of {self.buffer_size} steps are collected; a rollout is read whole")
         return super().get(batch_size)  # type: ignore[misc]  # of the buffer that comes after this one
+
+    def reconstruct_obs(self, idx: int) -> Any:
+        """One observation as a tensor, by its place in the rollout: all steps of one environment, then of the next."""
+        buffer: Any = self  # of SB3's, which has these
+        where = (idx,) if buffer.generator_ready else (idx % self.buffer_size, idx // self.buffer_size)
+        item = self._item(buffer.observations, *where)
+        is_dict = isinstance(item, dict)
+        return {key: self.to_torch(part) for key, part in item.items()} if is_dict else self.to_torch(item)
 
 
 class CompressedRolloutBuffer(CompressedRollout, RolloutBuffer):

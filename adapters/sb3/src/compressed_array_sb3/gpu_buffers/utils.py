@@ -1,6 +1,40 @@
 """The names of `sb3_extra_buffers.gpu_buffers.utils`."""
 
-from compressed_array import find_smallest_dtype as find_smallest_dtype
-from compressed_array.torch import estimate_total_heap_bytes as estimate_total_heap_bytes
-from compressed_array.torch import numpy_dtype_to_torch as numpy_dtype_to_torch
-from compressed_array.torch import torch_dtype_to_numpy as torch_dtype_to_numpy
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import torch
+
+from compressed_array import find_smallest_dtype
+from compressed_array.torch import estimate_total_heap_bytes, numpy_dtype_to_torch, torch_dtype_to_numpy
+
+__all__ = [
+    "estimate_max_slot_bytes",
+    "estimate_total_heap_bytes",
+    "find_smallest_dtype",
+    "numpy_dtype_to_torch",
+    "torch_dtype_to_numpy",
+]
+
+# What a heap may need for a record beside its bytes, and round them up to.
+OVERHEAD = 64
+
+
+def estimate_max_slot_bytes(
+    flat_len: Any,
+    elem_type: Any = torch.uint8,
+    runs_type: Any = None,
+    compression_method: str = "rle",
+    overalloc_factor: float = 1.5,
+    compresslevel: int | None = None,
+) -> int:
+    """The bytes that an observation of `flat_len` elements, or of that shape, takes at the most, by any method.
+
+    What does not shrink is kept as it is, so that this is the size of the observation and a little more. The other
+    arguments are accepted for users of sb3-extra-buffers and change nothing: nobody has to size a heap here.
+    """
+    elements = flat_len if isinstance(flat_len, int) else prod(int(n) for n in flat_len)
+    dtype = elem_type if isinstance(elem_type, torch.dtype) else numpy_dtype_to_torch(elem_type)
+    return int(elements * dtype.itemsize) + OVERHEAD

@@ -3,3 +3,5 @@
 `atari.make_env`, `buffer_warmup.warm_up`, `eval_model.eval_model` and `eval_model.report`, each in the module where
 sb3-extra-buffers has it.
 """
+
+__all__ = ["atari", "buffer_warmup", "eval_model"]

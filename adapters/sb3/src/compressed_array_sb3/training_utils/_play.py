@@ -36,6 +36,20 @@ class Step(NamedTuple):
     dones: Array
     infos: list[dict[str, Any]]
 
+    def split(self, n_envs: int) -> Iterator[Step]:
+        """The steps of the first `n_envs` environments, of the next ones, and so on."""
+        if len(self.dones) == n_envs:
+            yield self
+            return
+        for low in range(0, len(self.dones), n_envs):
+            some = slice(low, low + n_envs)
+            obs, after = (_some(part, some) for part in (self.obs, self.next_obs))
+            yield Step(obs, after, self.actions[some], self.rewards[some], self.dones[some], self.infos[some])
+
+
+def _some(obs: Any, envs: slice) -> Any:
+    return {key: part[envs] for key, part in obs.items()} if isinstance(obs, dict) else obs[envs]
+
 
 def steps(env: VecEnv, model: Predictor | None, deterministic: bool) -> Iterator[Step]:
     """Steps from a reset on, without end. No model plays at random."""

@@ -31,9 +31,15 @@ class Recorder:
                     f"a {type(buffer).__name__} cannot be filled here, only a ReplayBuffer: a rollout has values and "
                     "log probabilities too, which nobody knows but the algorithm that collects it"
                 )
-            if buffer.n_envs != n_envs:
+            if n_envs % buffer.n_envs:
                 raise ValueError(
-                    f"a {type(buffer).__name__} for n_envs={buffer.n_envs} cannot take steps of {n_envs} environments"
+                    f"a {type(buffer).__name__} for n_envs={buffer.n_envs} cannot take steps of {n_envs} environments: "
+                    "their number must be a multiple of it"
+                )
+            if n_envs > buffer.n_envs and _looks_beyond_a_row(buffer):
+                raise ValueError(
+                    f"a {type(buffer).__name__} takes what follows a step from the next row, so it needs a column for "
+                    f"each environment: make it with n_envs={n_envs}, not {buffer.n_envs}"
                 )
 
     def play(
@@ -56,7 +62,8 @@ class Recorder:
         shares = [inf if n_eps is None else (n_eps + i) // env.num_envs for i in range(env.num_envs)]
         returns: list[float] = []
         episodes = Episodes(env)
-        total = max(buffer.buffer_size for buffer in self.buffers) if n_eps is None else n_eps
+        rows = [-(-buffer.buffer_size * buffer.n_envs // env.num_envs) for buffer in self.buffers]
+        total = max(rows) if n_eps is None else n_eps
         progress = Progress(total, f"{total} {'steps' if n_eps is None else 'episodes'}", progress_bar)
         try:
             for step in steps(env, model, deterministic):
@@ -78,7 +85,8 @@ class Recorder:
     def _add(self, step: Step) -> None:
         for i, buffer in enumerate(self.buffers):
             start = time.perf_counter()
-            buffer.add(*step)
+            for part in step.split(buffer.n_envs):
+                buffer.add(*part)
             self.seconds[i] += time.perf_counter() - start
 
     def _leave(self) -> None:
@@ -94,6 +102,10 @@ class Recorder:
             elif isinstance(buffer, NStepReplayBuffer) and buffer.handle_timeout_termination:
                 last = buffer.pos - 1
                 buffer.timeouts[last] = np.logical_or(buffer.timeouts[last], buffer.dones[last] == 0)
+
+
+def _looks_beyond_a_row(buffer: ReplayBuffer) -> bool:
+    return isinstance(buffer, (HerReplayBuffer, NStepReplayBuffer)) or buffer.optimize_memory_usage
 
 
 def _as_list(buffers: Any) -> list[Any]:

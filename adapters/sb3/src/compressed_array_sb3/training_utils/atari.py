@@ -8,6 +8,8 @@ import gymnasium
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecTransposeImage
 
+__all__ = ["make_env"]
+
 
 def make_env(
     env_id: str,

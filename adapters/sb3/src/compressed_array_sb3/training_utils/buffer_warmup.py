@@ -8,6 +8,9 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from compressed_array_sb3.training_utils._play import Predictor
 from compressed_array_sb3.training_utils._recorder import Buffers, Recorder
+from compressed_array_sb3.training_utils.eval_model import eval_model  # which users of sb3-extra-buffers import here
+
+__all__ = ["eval_model", "warm_up"]
 
 
 def warm_up(
@@ -18,25 +21,28 @@ def warm_up(
     warmup_episodes: int | None = None,
     mean_ep_len: float | None = None,
     *,
-    close_env: bool = True,
+    close_env: bool = False,
     deterministic: bool = True,
     progress_bar: bool = True,
 ) -> tuple[list[float], list[float]]:
     """Let a model play into a buffer. Gives the returns of its episodes, and the seconds that each buffer took.
 
     :param buffer: a replay buffer, or several, as training would fill it
-    :param n_envs: the number of environments, of which the buffer has a column each
+    :param n_envs: the number of environments that the buffer is for. `warmup_env` may have a multiple of it: the steps
+        of the first `n_envs` are then added first, and those of the next ones after them
+    :param warmup_env: what is played in; it stays open, since training goes on with it, unless `close_env` says so
     :param warmup_model: whatever has `predict(obs, deterministic=...)`; None plays at random
     :param warmup_episodes: how many episodes; by default as many as fill the buffer
     :param mean_ep_len: what an episode is assumed to take, to know that number beforehand; without it, the last steps
         are those that fill the buffer, in the middle of episodes
     :param progress_bar: show one if there is a terminal and tqdm is installed
     """
-    if warmup_env.num_envs != n_envs:
-        raise ValueError(f"n_envs={n_envs}, and warmup_env has {warmup_env.num_envs} environments")
-    recorder = Recorder(buffer, n_envs)
+    recorder = Recorder(buffer, warmup_env.num_envs)
     if not recorder.buffers:
         raise ValueError("there is no buffer to warm up")
+    for one in recorder.buffers:
+        if one.n_envs != n_envs:
+            raise ValueError(f"n_envs={n_envs}, and the buffer is for {one.n_envs} environments")
     if warmup_episodes is None and mean_ep_len is not None:
         if mean_ep_len <= 0:
             raise ValueError(f"an episode does not take {mean_ep_len} steps")

@@ -10,6 +10,8 @@ from stable_baselines3.common.vec_env import VecEnv
 from compressed_array_sb3.training_utils._play import Predictor
 from compressed_array_sb3.training_utils._recorder import Buffers, Recorder
 
+__all__ = ["eval_model", "report"]
+
 
 def eval_model(
     n_eps: int,
@@ -26,7 +28,8 @@ def eval_model(
     Each environment plays its share of them, as in SB3's `evaluate_policy`.
 
     :param model: whatever has `predict(obs, deterministic=...)`; None plays at random
-    :param buffer: a replay buffer, or several, to which all transitions are added as training would add them
+    :param buffer: a replay buffer, or several, to which all transitions are added as training would add them. If there
+        are more environments than it is for, a multiple of them, then in as many parts
     :param progress_bar: show one if there is a terminal and tqdm is installed
     """
     return Recorder(buffer, eval_env.num_envs).play(

@@ -1,6 +1,11 @@
-"""The names of `sb3_extra_buffers.compressed.compression_methods` that its users need."""
+"""The names of `sb3_extra_buffers.compressed.compression_methods`."""
 
-from compressed_array_sb3 import has_igzip as has_igzip
-from compressed_array_sb3 import has_lz4 as has_lz4
-from compressed_array_sb3 import has_numba as has_numba
-from compressed_array_sb3 import has_zstd as has_zstd
+from compressed_array_sb3.compressed.compression_methods.compression_methods import (
+    COMPRESSION_METHOD_MAP,
+    has_igzip,
+    has_lz4,
+    has_numba,
+    has_zstd,
+)
+
+__all__ = ["COMPRESSION_METHOD_MAP", "has_igzip", "has_lz4", "has_numba", "has_zstd"]

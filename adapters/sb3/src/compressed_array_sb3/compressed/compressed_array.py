@@ -1,0 +1,5 @@
+"""The names of `sb3_extra_buffers.compressed.compressed_array`."""
+
+from compressed_array_sb3 import CompressedArray
+
+__all__ = ["CompressedArray"]

@@ -1,0 +1,5 @@
+"""The names of `sb3_extra_buffers.compressed.compressed_replay`."""
+
+from compressed_array_sb3 import CompressedDictReplayBuffer, CompressedReplayBuffer
+
+__all__ = ["CompressedDictReplayBuffer", "CompressedReplayBuffer"]
