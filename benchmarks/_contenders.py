@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from benchmarks._ours import Buffer, Deduped, Ours
-from benchmarks._peers import SB3, Cpprb, ExtraBuffers, TorchRL
+from benchmarks._peers import SB3, Cpprb, ExtraBuffers, Gather, TorchRL
 from benchmarks._streams import Array, Step, Stream
 
 THEIR_CODECS = ("zstd-3", "zstd3", "lz4-frame/1", "rle-jit")
 OUR_CODECS = ("delta", "delta-zstd", "auto")
 BUFFER = "CompressedReplayBuffer "
-BUFFER_CODECS = ("auto", "delta", "delta-zstd", "zstd-3")
+BUFFER_CODECS = ("auto", "delta", "delta-zstd", "zstd-3", "none")
 
 
 class Contender(Protocol):
@@ -31,9 +31,11 @@ class Contender(Protocol):
 
 
 REFERENCE = "SB3 optimize"
+GATHER = "gather"
 CONTENDERS: dict[str, Callable[[Stream, int], Contender]] = {
     REFERENCE: partial(SB3, optimized=True),
     "SB3": partial(SB3, optimized=False),
+    GATHER: Gather,
     **{f"extra-buffers {codec}": partial(ExtraBuffers, codec=codec) for codec in THEIR_CODECS},
     "TorchRL": TorchRL,
     "cpprb": Cpprb,

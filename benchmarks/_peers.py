@@ -43,6 +43,31 @@ class SB3:
         return obs[rows, envs], self.buffer.next_observations[rows, envs]
 
 
+class Gather:
+    """No buffer: rows of dense memory copied to memory that is there already, the least that a sample can take."""
+
+    def __init__(self, stream: Stream, rows: int) -> None:
+        self.rows, self.envs, self.pos = rows, stream.envs, 0
+        self.obs, self.after = (np.zeros((rows * self.envs, *stream.item_shape), stream.dtype) for _ in range(2))
+        self.out: dict[int, Pair] = {}
+
+    def add(self, step: Step) -> None:
+        row = slice(self.pos * self.envs, (self.pos + 1) * self.envs)
+        self.obs[row], self.after[row] = step.obs, step.next_obs
+        self.pos = (self.pos + 1) % self.rows
+
+    def sample(self, batch: int) -> Pair:
+        which = np.random.randint(0, len(self.obs), batch)  # noqa: NPY002  as SB3
+        if batch not in self.out:
+            self.out[batch] = (np.empty((batch, *self.obs.shape[1:]), self.obs.dtype), self.obs[:batch].copy())
+        for dense, out in zip((self.obs, self.after), self.out[batch], strict=True):
+            np.take(dense, which, 0, out, "clip")  # with any other mode it copies once more
+        return self.out[batch]
+
+    def pair(self, rows: Array, envs: Array) -> Pair:
+        return self.obs[rows * self.envs + envs], self.after[rows * self.envs + envs]
+
+
 class ExtraBuffers:
     """sb3-extra-buffers, in the mode that its own benchmark runs in."""
 

@@ -110,12 +110,15 @@ STREAMS: dict[str, tuple[str, int, slice]] = {
 }
 
 
+ALONE = " alone"  # behind a stream's name: of the first environment only
+
+
 def stream(name: str) -> Stream:
-    game, stack, channels = STREAMS[name]
+    game, stack, channels = STREAMS[name.removesuffix(ALONE)]
     folder = CACHE / game
     if not folder.exists():
         record(game, folder)
-    return Stream(folder, stack, channels)
+    return Stream(folder, stack, channels, 1 if name.endswith(ALONE) else None)
 
 
 def record(game: str, folder: Path) -> None:

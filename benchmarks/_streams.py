@@ -37,14 +37,17 @@ class Stream:
     """A recording, played from its beginning.
 
     `frames` is (steps + 1, envs, ..., channels): the newest frame before each step, and the one after the last step.
+    With `envs`, the first ones of those that were recorded.
     `ends` holds the frames that only the last observation of an episode shows, in the order in which episodes ended.
     """
 
-    def __init__(self, folder: Path, stack: int, channels: slice = slice(None)) -> None:
+    def __init__(self, folder: Path, stack: int, channels: slice = slice(None), envs: int | None = None) -> None:
         # Mapped, so that none of it counts as memory that a process has allocated.
         frames, ends, *rest = (np.load(folder / f"{part}.npy", mmap_mode="r") for part in PARTS)
-        self.frames, self.ends = frames[..., channels], ends[..., channels]
-        self.actions, self.rewards, self.dones, self.timeouts = map(np.array, rest)
+        shown = np.nonzero(rest[PARTS.index("dones") - 2][:, :])[1] < (envs or frames.shape[1])
+        self.frames = frames[:, :envs, ..., channels]
+        self.ends = ends[..., channels] if shown.all() else ends[np.flatnonzero(shown)][..., channels]
+        self.actions, self.rewards, self.dones, self.timeouts = (np.array(part[:, :envs]) for part in rest)
         self.stack = stack
         self.steps, self.envs = self.dones.shape
         self.channels = self.frames.shape[-1]
