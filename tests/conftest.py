@@ -55,18 +55,7 @@ LONG = {
 }
 
 
-# Interrupting code at any point. They come last, so that nothing that they leave behind in a process is met by others.
-INTERRUPTING = {
-    "test_device_signals",
-    "test_imports_interrupted",
-    "test_interrupts",
-    "test_sb3_interrupts",
-    "test_signals",
-}
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: Path(item.path).stem in INTERRUPTING)
     for item in items:
         module = Path(item.path).stem
         if module in SAME_EVERYWHERE:

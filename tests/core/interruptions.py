@@ -41,9 +41,10 @@ class Interruption:
         if event == "call":
             self._was_at[frame] = "RESUME"  # of which Python tells by this event alone
         elif event == "opcode":
-            before = self._was_at.get(frame, "")
-            self._was_at[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            self.left -= before.startswith(("CALL", "RESUME", "JUMP_BACKWARD"))
+            before, now = self._was_at.get(frame, ""), dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            self._was_at[frame] = now
+            # Not where a call has raised: Python goes on to what handles that, and looks for signals there.
+            self.left -= before.startswith(("CALL", "RESUME", "JUMP_BACKWARD")) and now != "PUSH_EXC_INFO"
             if self.left == 0:
                 self.left = -1
                 sys.settrace(None)

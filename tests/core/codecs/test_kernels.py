@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
@@ -32,6 +33,60 @@ def test_every_kernel_compiles(module: str) -> None:
     """`native` takes whatever is wrong with a kernel for a numba that does not work; this does not."""
     pytest.importorskip("numba")
     assert importlib.import_module(f"compressed_array.{module}") is _kernels.native(module)
+
+
+def is_kernel(node: ast.AST) -> bool:
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return any(ast.unparse(decorator).startswith(("jit(", "helper")) for decorator in decorators)
+
+
+def test_a_kernel_takes_no_address_of_an_array_of_its_own() -> None:
+    """numba frees such an array after its last use by name, and its memory is used by the address after that."""
+    trees = [ast.parse(file.read_text()) for file in PACKAGE.rglob("*.py")]
+    kernels = [node for tree in trees for node in ast.walk(tree) if is_kernel(node)]
+    assert len(kernels) > 40
+    for kernel in kernels:
+        arguments = {argument.arg for argument in kernel.args.args}
+        taken = [node.value for node in ast.walk(kernel) if isinstance(node, ast.Attribute) and node.attr == "ctypes"]
+        assert {ast.unparse(array) for array in taken} <= arguments, kernel.name
+
+
+SHARED_MEMORY = """
+import sys, threading, time
+import numpy as np
+import compressed_array as ca
+
+codec, nbytes = ca.get_codec(sys.argv[1]), 12000
+rows = np.repeat(np.random.default_rng(0).integers(0, 256, (4, nbytes // 8), np.uint8), 8, axis=1)
+expected = [bytes(codec.encode_batch(rows)[i]) for i in range(4)]
+stop = threading.Event()
+
+def others():
+    while not stop.is_set():
+        for size in (nbytes // 2, nbytes, 2**15, 3 * nbytes + 96):
+            np.full(size, 255, np.uint8)
+
+threads = [threading.Thread(target=others) for _ in range(2)]
+for thread in threads:
+    thread.start()
+end, wrong = time.monotonic() + float(sys.argv[2]), 0
+while time.monotonic() < end:
+    payloads = codec.encode_batch(rows)
+    wrong += sum(bytes(payloads[i]) != expected[i] for i in range(4))
+stop.set()
+for thread in threads:
+    thread.join()
+assert not wrong, wrong
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["rle-jit", "lz4-block", "zstd"])
+def test_what_a_kernel_works_with_is_not_given_to_another_thread(name: str, seconds: float) -> None:
+    """In a process whose threads share one arena, so that what one of them frees another gets."""
+    if name not in available_codecs() or not has_numba():
+        pytest.skip("a library is not installed")
+    run(SHARED_MEMORY, name, str(seconds), MALLOC_ARENA_MAX="1", GLIBC_TUNABLES="glibc.malloc.tcache_count=0")
 
 
 FORK = """

@@ -136,11 +136,13 @@ class CellStore:
         try:
             where[coded] = self._heap.append(payloads.select(coded)) | ((FIRST_CODEC + self._current) << TAG_BITS)
             where[plain] = self._heap.append(raw) | (RAW << TAG_BITS)
-            numbers = self._number(where, size)
+            self._make_room(len(records))
         except BaseException:
             stored = where != 0
             self._heap.free(where[stored] & ADDRESS_MASK, size[stored])
             raise
+        # Behind the above: what has a number must not be freed as if it had none, whatever interrupt comes.
+        numbers = self._number(where, size)
         self._seen += len(records)
         self._move_garbage(int(size.sum()))
         return numbers
@@ -198,6 +200,7 @@ class CellStore:
         store._seen, store._looks = export.seen, list(export.looks)
         size = export.size.astype(np.int64)
         address = store._heap.append(Payloads.in_one_buffer(export.data, np.cumsum(size) - size, size))
+        store._make_room(len(size))
         store._number(address | (export.tag.astype(np.int64) << TAG_BITS), export.size)
         counts = np.bincount(numbers.reshape(-1), minlength=len(size) + 1)[1:]
         if (counts > 1).any():
@@ -227,11 +230,15 @@ class CellStore:
             self._codecs.append(codec)
         self._current = self._codecs.index(codec)
 
-    def _number(self, where: npt.NDArray[np.int64], size: npt.NDArray[Any]) -> RecordNumbers:
-        left = max(len(self._free) - len(where), 0)
-        made = self._made + len(where) - len(self._free) + left
+    def _make_room(self, count: int) -> None:
+        made = self._made + max(count - len(self._free), 0)
         if made > len(self._where):
             self._grow(made + made // 8 + 64)
+
+    def _number(self, where: npt.NDArray[np.int64], size: npt.NDArray[Any]) -> RecordNumbers:
+        """Numbers for records, for which there is room in the tables."""
+        left = max(len(self._free) - len(where), 0)
+        made = self._made + max(len(where) - len(self._free), 0)
         numbers = np.array([*self._free[left:], *range(self._made, made)], np.uint32)
         del self._free[left:]
         self._made = made
@@ -249,9 +256,11 @@ class CellStore:
             self._references = np.concatenate([self._references, np.zeros(more, np.uint32)])
 
     def _forget(self, numbers: RecordNumbers) -> None:
-        self._heap.free(self._where[numbers] & ADDRESS_MASK, self._size[numbers].astype(np.int64))
+        address, size = self._where[numbers] & ADDRESS_MASK, self._size[numbers].astype(np.int64)
+        # First, and freed last: if an interrupt comes in between, what still had an address would be freed once more.
         self._where[numbers] = 0
         self._free.extend(numbers.tolist())
+        self._heap.free(address, size)
 
     def _settle(self) -> None:
         while self._graveyard:

@@ -165,7 +165,7 @@ def decode_rows(addresses: Any, sizes: Any, target: Word, nbytes: Word, low: Wor
     return -1
 
 
-@jit("void(int64, int64, int64, int64, int64, int64, int64, int64, int64[::1], int64[::1])")
+@jit("void(int64, int64, int64, int64, int64, int64, int64, int64, uint64[::1], int64[::1], int64[::1])")
 def encode_rows(
     start: Word,
     compress: Word,
@@ -175,6 +175,7 @@ def encode_rows(
     low: Word,
     high: Word,
     target: Word,
+    state: Any,
     offsets: Any,
     sizes: Any,
 ) -> None:
@@ -182,9 +183,9 @@ def encode_rows(
 
     `start` and `compress` are LZ4_initStream and LZ4_compress_fast_continue: the library's Python interface makes
     every block as the first of a stream, too. `sizes[i] == nbytes` says that the payload did not stay below it, and
-    that nothing was kept of it.
+    that nothing was kept of it. `state`, of `STATE_SIZE` bytes, is the caller's: numba frees an array of the kernel's
+    own after its last use by name, and this one is used by its address.
     """
-    state = np.empty(STATE_SIZE // 8, np.uint64)
     stream = np.int64(state.ctypes.data)
     at = low * nbytes
     room = nbytes - HEADER - 1

@@ -158,7 +158,12 @@ def _encode_row(source: Word, nbytes: Word, itemsize: Word, target: Word, limit:
     return size
 
 
-@jit("void(int64, int64, int64, int64, int64, int64, int64, int64[::1], int64[::1])")
+def scratch_nbytes(nbytes: int) -> int:
+    """How much scratch memory `encode_rows` needs for rows of `nbytes`."""
+    return 3 * (nbytes + SLACK)
+
+
+@jit("void(int64, int64, int64, int64, int64, int64, int64, uint8[::1], int64[::1], int64[::1])")
 def encode_rows(
     records: Word,
     nbytes: Word,
@@ -167,14 +172,15 @@ def encode_rows(
     high: Word,
     target: Word,
     limit: Word,
+    scratch: Any,
     offsets: Any,
     sizes: Any,
 ) -> None:
     """Encode rows of `nbytes` at `records`, one behind the other into `target + low * limit` and on.
 
-    `sizes[i] == limit` says that the payload did not stay below it, and that nothing was kept of it.
+    `sizes[i] == limit` says that the payload did not stay below it, and that nothing was kept of it. `scratch` is the
+    caller's: numba frees an array of the kernel's own after its last use by name, and this one is used by its address.
     """
-    scratch = np.empty(3 * (nbytes + SLACK), np.uint8)
     address = np.int64(scratch.ctypes.data)
     at = low * limit
     for i in range(low, high):

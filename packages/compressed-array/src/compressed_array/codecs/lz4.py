@@ -77,7 +77,8 @@ class LZ4Block(Codec):
         source, target = records.ctypes.data, memory.ctypes.data
 
         def work(low: int, high: int) -> None:
-            kernels.encode_rows(start, compress, acceleration, source, nbytes, low, high, target, offsets, sizes)
+            state = np.empty(kernels.STATE_SIZE // 8, np.uint64)
+            kernels.encode_rows(start, compress, acceleration, source, nbytes, low, high, target, state, offsets, sizes)
 
         over_rows(work, rows, records.nbytes)
         return Payloads.in_one_buffer(memory, offsets, sizes)

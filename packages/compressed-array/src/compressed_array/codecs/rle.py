@@ -111,10 +111,11 @@ class RLEJit(RLE):
         kernels, rows = _kernels("encode"), len(records)
         memory = scratch(rows * limit)
         offsets, sizes = np.empty(rows, np.int64), np.empty(rows, np.int64)
-        source, target = records.ctypes.data, memory.ctypes.data
+        source, target, nbytes = records.ctypes.data, memory.ctypes.data, records.shape[1]
 
         def work(low: int, high: int) -> None:
-            kernels.encode_rows(source, records.shape[1], self.itemsize, low, high, target, limit, offsets, sizes)
+            own = np.empty(kernels.scratch_nbytes(nbytes), np.uint8)
+            kernels.encode_rows(source, nbytes, self.itemsize, low, high, target, limit, own, offsets, sizes)
 
         over_rows(work, rows, records.nbytes)
         return Payloads.in_one_buffer(memory, offsets, sizes)
