@@ -1,4 +1,4 @@
-"""Ctrl-C at any point of writing to a store of cells: later writes, moves and frees go on, and all that is kept is right."""
+"""Ctrl-C at any point of a write to a store of cells: nothing is freed twice later, and all that is kept is right."""
 
 from __future__ import annotations
 

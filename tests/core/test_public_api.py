@@ -26,6 +26,7 @@ PUBLIC = [
     "UnsupportedOperationError",
     "available_codecs",
     "compress",
+    "concatenate",
     "find_buffer_dtypes",
     "find_smallest_dtype",
     "full",

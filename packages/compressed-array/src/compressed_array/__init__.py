@@ -13,6 +13,7 @@ from compressed_array._creation import full as full
 from compressed_array._creation import zeros as zeros
 from compressed_array._file import load as load
 from compressed_array._file import save as save
+from compressed_array._joining import concatenate as concatenate
 from compressed_array._pair import read_pair as read_pair
 from compressed_array._pair import write_pair as write_pair
 from compressed_array._recommend import recommend as recommend
@@ -56,6 +57,7 @@ __all__ = [
     "__version__",
     "available_codecs",
     "compress",
+    "concatenate",
     "find_buffer_dtypes",
     "find_smallest_dtype",
     "full",
