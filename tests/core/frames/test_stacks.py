@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import assert_same
-from streams import Screens, Stacked, check_store, frames_stored
+from streams import FRAME_CODECS, Screens, Stacked, check_store, frames_stored, pair
 
 import compressed_array as ca
+from compressed_array._framestore import FrameStore
+from compressed_array._layouts import Layout
 from compressed_array.codecs.delta import Delta
 
 
@@ -158,3 +160,39 @@ def test_a_width_of_nothing_means_no_stack() -> None:
 def test_a_stack_that_cannot_be_is_refused(axis: int | None, width: int) -> None:
     with pytest.raises(ValueError, match=r"stack_axis|frame_width"):
         ca.zeros((50, 4, 20, 20), np.uint8, codec=Delta(stack_axis=axis, frame_width=width))
+
+
+@pytest.fixture
+def layouts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How deep the stacks are that stores have taken items for, one after the other."""
+    depths: list[int] = []
+    use = FrameStore._use_layout
+
+    def noted(store: FrameStore, layout: Layout) -> None:
+        depths.append(layout.depth)
+        use(store, layout)
+
+    monkeypatch.setattr(FrameStore, "_use_layout", noted)
+    return depths
+
+
+@pytest.mark.parametrize("codec", FRAME_CODECS)
+@pytest.mark.parametrize("lanes", [1, 4, 16, 64])
+def test_a_stack_is_not_lost_among_many_lanes(lanes: int, codec: str, layouts: list[int]) -> None:
+    """The first item of each lane brings all of its frames, and at a first look there are few others."""
+    steps, stream = 40 + 160 // lanes, Stacked(lanes, 4, (1, 24, 24), episode=1000)
+    obs, next_obs = pair((steps, lanes, 4, 24, 24), codec, 3)
+    for row, step in enumerate(stream.steps(steps)):
+        ca.write_pair(obs, next_obs, row, step.obs, step.next_obs)
+    assert layouts == [4]
+
+
+@pytest.mark.parametrize("codec", FRAME_CODECS)
+@pytest.mark.parametrize("batch", [2, 16, 100])
+def test_a_stack_is_not_lost_in_writes_of_many_items(batch: int, codec: str, layouts: list[int]) -> None:
+    plain = np.stack([step.obs[0] for step in Stacked(1, 4, (1, 24, 24), episode=1000).steps(600)])
+    array = ca.zeros(plain.shape, plain.dtype, item_ndim=3, codec=codec)
+    for low in range(0, 600, batch):
+        array[low : low + batch] = plain[low : low + batch]
+    assert layouts == [4]
+    assert_same(array, plain)

@@ -29,7 +29,7 @@ from compressed_array.codecs.zstd import Zstd
 ZSTD_LEVELS, SLOW_LEVEL, SIMPLE = (1, 3, 6, 9), 9, 1 / 20
 CLEARLY = 0.95
 NEAREST = 16  # bytes: what is nearer cannot be put back many bytes at a time
-LITTLE = 1 / 128
+LITTLE = 1 / 112
 # What a group of changes should come to, which bounds the walk to a frame in it.
 GROUP_BYTES, FEWEST_FRAMES = 3 * 1024, 8
 # Nanoseconds: for an item and for each byte of it; for a call of zstd's, each byte that it is given and that it makes;
@@ -60,9 +60,9 @@ class Trial:
         self._changes = [
             [_changes(run[0], None, bases), *(_changes(b, a, bases) for a, b in pairwise(run))] for run in self.runs
         ]
-        together = np.concatenate(self.runs)
+        together = [frame for run in self.runs for frame in run]
         few = np.arange(0, len(together), len(together) // 16 | 1)  # by an odd step, or all may be the first of a run
-        self.sample = together[few]
+        self.sample = np.stack([together[i] for i in few])
         self.raw = self.sample.shape[1]
         self.changes = np.minimum([len(c) for run in self._changes for c in run], self.raw)[few]
         self.packed = np.full(len(few), self.raw)
@@ -123,9 +123,9 @@ class Trial:
         return Way(nbytes, self._copy + self._depth * (self._call + PER_ZSTD_BYTE * nbytes))
 
     def by_least(self, capacity: int) -> Way:
-        """Each frame as what is least: changes, or zstd; with so many frames in a group."""
-        least = np.minimum(np.minimum(self.changes, self.packed), self.raw)
-        through = self.packed < self.changes
+        """Each frame as changes, or by zstd where that is worth it; with so many frames in a group."""
+        through = (self.packed < self.changes) & (self.changes > self.worth_zstd)
+        least = np.minimum(np.where(through, self.packed, self.changes), self.raw)
         # A walk begins at the last frame before those of an item that needs no other.
         share = float(through.mean())
         back = min((capacity - 1) / 2, (1 - share) / max(share, 1 / SLOTS))

@@ -13,11 +13,13 @@ import numpy as np
 
 from compressed_array._groups import (
     DEAD,
+    FOLLOWING,
     FREE,
     FULL,
     ITEMS,
     LISTED,
     MANY,
+    NEW,
     PLAIN,
     PUT,
     PUT_AND_DIED,
@@ -126,8 +128,8 @@ def write_batch(
     references = words_at(tables[REFERENCES], reference + 1)
     for i in range(first, lane_of.shape[0]):
         lane, item = lane_at(tables[LANES], lane_of[i]), source + i * stride
-        kept, new = lane[ITEM], depth
-        if lane[LAST] != 0:
+        kept, new, follows = lane[ITEM], depth, lane[LAST] != 0
+        if follows:
             new = count_new(item, kept, geometry)
         if new > 0:
             if lane[GROUP_OF] == 0 or lane[COUNT] + new > lane[CAPACITY]:
@@ -170,6 +172,10 @@ def write_batch(
             groups[group].size += np.uint32(lane[USED] - begin)
             for total in (used, live):
                 words_at(total + 8 * lane[SEGMENT], 1)[0] += lane[USED] - begin
+        counts[ITEMS] += 1
+        if follows:
+            counts[FOLLOWING] += 1
+            counts[NEW] += new
         numbers[i] = np.uint32(lane[LAST])
         group, slot = (lane[LAST] - 1) // SLOTS, (lane[LAST] - 1) % SLOTS
         groups[group].references += np.uint32(1)
@@ -227,7 +233,6 @@ def overwrite_row(step: Any, source: Word, row: Word) -> Word:
     zstd_and_scratch = step[HOW + 6], step[HOW + 7], step[HOW + 8], step[HOW + 9]
     groups, lists = groups_of(tables), lists_of(tables)
     dead, counts = lists[1], lists[3]
-    counts[ITEMS] += count
     for i in range(count):
         numbers[i] = 0
     if counts[DEAD] + 3 * count > LISTED:

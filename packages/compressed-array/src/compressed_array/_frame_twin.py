@@ -14,12 +14,15 @@ from compressed_array._groups import (
     ADDRESS_MASK,
     DEAD,
     FIRST_CODEC,
+    FOLLOWING,
     FREE,
     FROM_REFERENCE,
     FULL,
+    ITEMS,
     KIND_BITS,
     LISTED,
     NARROW,
+    NEW,
     PLAIN,
     RAW,
     RECORDS,
@@ -69,7 +72,8 @@ class TwinEngine:
             item = byte_rows(items[i : i + 1].copy(), 1)  # which another thread may change meanwhile
             stack = divided(item, frames.layout)
             new = frames.layout.depth
-            if words[LAST]:
+            follows = bool(words[LAST])
+            if follows:
                 new = shift(stack, divided(byte_rows(remembered, 1), frames.layout))
             if new:
                 if words[COUNT] + new > words[CAPACITY] and words[COUNT] + new < frames.layout.depth:
@@ -80,6 +84,7 @@ class TwinEngine:
                 self._append(lane, fresh, self._encode(words, fresh, frames.lanes.frames[lane]))
                 remembered[...] = item.view(remembered.dtype).reshape(remembered.shape)
                 words[LAST] = (words[GROUP_OF] - 1) * SLOTS + words[COUNT]
+            frames.groups.counts[[ITEMS, FOLLOWING, NEW]] += (1, follows, follows * new)
             self.retain(words[LAST : LAST + 1].astype(np.uint32))
             numbers[i] = words[LAST]
         return len(items)

@@ -98,7 +98,6 @@ class FrameStore:
         if lanes is not known and lanes is not other:  # two buffers write the same lanes at every step
             frames.lanes.grow(int(lanes.max()) + 1)
             self._known_lanes = lanes, known
-        frames.groups.counts[ITEMS] += len(items)
         self._look_for_stack(items, lanes)
         geometry = frames.geometry(strides_of(items))
         if geometry is None:

@@ -34,9 +34,9 @@ Table = npt.NDArray[np.void]
 Words = npt.NDArray[np.int64]
 
 
-# What `Groups.counts` counts: groups to be had, groups nobody needs any more, groups that are full; and items that were
-# ever written.
-FREE, DEAD, FULL, ITEMS = range(4)
+# What `Groups.counts` counts: groups to be had, groups nobody needs any more, groups that are full; items that were
+# ever written, of them those with another before them in their lane, and the frames that were new in those.
+FREE, DEAD, FULL, ITEMS, FOLLOWING, NEW = range(6)
 LISTED = 256
 # What writing items and putting them into cells in one call says, if all of it was done.
 PUT, PUT_AND_DIED = -1, -2  # the latter if there are many dead groups now
@@ -51,7 +51,7 @@ class Groups:
 
     def __init__(self) -> None:
         self.table: Table = np.zeros(0, GROUP)
-        self.counts: Words = np.zeros(4, np.int64)
+        self.counts: Words = np.zeros(NEW + 1, np.int64)
         self.free: Words = np.zeros(0, np.int64)
         self.dead: Words = np.zeros(LISTED, np.int64)
         self.full: Words = np.zeros(LISTED, np.int64)

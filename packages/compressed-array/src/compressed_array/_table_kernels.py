@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from compressed_array._groups import GROUP, LISTED
+from compressed_array._groups import GROUP, LISTED, NEW
 from compressed_array._lanes import WIDTH
 from compressed_array._native import Word, helper, viewer, words_at
 from compressed_array._tables import (
@@ -39,7 +39,7 @@ def layout_of(group: Any, tables: Any) -> Any:
 def lists_of(tables: Any) -> Any:
     """The lists of groups, free, dead and full, and what is counted of them."""
     free, dead, full = tables[FREE_GROUPS], tables[DEAD_GROUPS], tables[FULL_GROUPS]
-    lengths = words_at(tables[LIST_LENGTHS], 4)
+    lengths = words_at(tables[LIST_LENGTHS], NEW + 1)
     return words_at(free, tables[GROUP_COUNT]), words_at(dead, LISTED), words_at(full, LISTED), lengths
 
 

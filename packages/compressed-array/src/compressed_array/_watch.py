@@ -17,7 +17,7 @@ from compressed_array import _residuals
 from compressed_array._choosing import FEWEST_FRAMES, GROUP_BYTES, ZSTD_LEVELS, Trial
 from compressed_array._epochs import Epochs
 from compressed_array._frames import SMALL_FRAME, Bytes, Frames
-from compressed_array._groups import ITEMS, LISTED, SLOTS
+from compressed_array._groups import FOLLOWING, LISTED, NEW, SLOTS
 from compressed_array._lanes import DELTA, GROUP_OF, INTRA, ROOM, ROWS
 from compressed_array._memory import map_memory
 from compressed_array._packing import FEWEST_SAMPLES, MOST_SAMPLES, Packing
@@ -69,7 +69,7 @@ class Watch:
         )  # frames and their bytes, since the last look, and of some of the last groups
         self._in_order, self._length = True, self._delta.level or FEWEST_FRAMES
         self._new_frames, self._new_bytes, self.lost_stack = 0, 0, False
-        self._items_before = int(self._frames.groups.counts[ITEMS])
+        self._followed = self._frames.groups.counts[[FOLLOWING, NEW]]
         self._frames.worth_zstd = self._frames.layout.frame_nbytes // 64
         self._frames.intra, self._packs = self._levels[0] if self._levels else None, self._always_packs
         self.has_changed = False  # how frames are written, while there are few
@@ -166,10 +166,10 @@ class Watch:
 
     def _see_size(self) -> None:
         """Let groups have so many frames that they come to the size they should have."""
-        nbytes, self._new_bytes = self._new_bytes, 0
+        frames, nbytes = self._new_frames, self._new_bytes
+        self._new_frames = self._new_bytes = 0
         if self._delta.level is None:
-            frames = GROUP_BYTES * self._new_frames // max(nbytes, 1)
-            self._length = min(max(frames, FEWEST_FRAMES), SLOTS)
+            self._length = min(max(GROUP_BYTES * frames // max(nbytes, 1), FEWEST_FRAMES), SLOTS)
 
     def _see_order(self) -> None:
         """A group is freed as a whole, so frames that die in any order had better have one each: change to that."""
@@ -183,9 +183,8 @@ class Watch:
 
     def _see_stack(self) -> None:
         """Items of a stack bring a frame or two; if most of them bring all of theirs, they are none."""
-        written = int(self._frames.groups.counts[ITEMS])
-        new, items = self._new_frames, written - self._items_before
-        self._new_frames, self._items_before = 0, written
+        items, new = self._frames.groups.counts[[FOLLOWING, NEW]] - self._followed
+        self._followed += items, new
         depth = self._frames.layout.depth
         self.lost_stack = depth >= SHORTEST_SURE_STACK and new > LOST_STACK * depth * items
 
