@@ -66,7 +66,8 @@ def run_tests(session: nox.Session, *arguments: str, profile: str = "default") -
     """pytest on all cores. Libraries get one thread in each process: more would wait for each other."""
     install(session, "pytest-xdist")
     workers = ("-n", str(os.cpu_count() or 1), "--dist", "worksteal")
-    env = {"OMP_NUM_THREADS": "1", "HYPOTHESIS_PROFILE": profile}
+    # Tests start hundreds of processes, each of which would compile what it imports if nobody may keep it.
+    env = {"OMP_NUM_THREADS": "1", "HYPOTHESIS_PROFILE": profile, "PYTHONDONTWRITEBYTECODE": ""}
     session.run("pytest", *workers, *arguments, *session.posargs, env=env)
 
 

@@ -37,7 +37,7 @@ def test_every_kernel_compiles(module: str) -> None:
 
 def is_kernel(node: ast.AST) -> bool:
     decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-    return any(ast.unparse(decorator).startswith(("jit(", "helper")) for decorator in decorators)
+    return any(ast.unparse(decorator).startswith(("jit(", "helper", "part")) for decorator in decorators)
 
 
 def test_a_kernel_takes_no_address_of_an_array_of_its_own() -> None:

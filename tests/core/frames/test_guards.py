@@ -23,7 +23,7 @@ from compressed_array._test_data import mutations
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="protects pages by Linux's mprotect"),
-    pytest.mark.skipif(native("_change_kernels") is None, reason="there are no kernels here"),
+    pytest.mark.skipif(native("codecs._delta_kernels") is None, reason="there are no kernels here"),
 ]
 SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 64, 127, 128, 129, 300, 1000, 4096)
 
@@ -50,7 +50,7 @@ class Guarded:
 
 
 def test_encoding_changes_reads_two_frames_and_no_more() -> None:
-    kernels, rng = native("_change_kernels"), np.random.default_rng(0)
+    kernels, rng = native("codecs._delta_kernels"), np.random.default_rng(0)
     left, right = Guarded(max(SIZES)), Guarded(max(SIZES))
     for size in SIZES:
         base = rng.integers(0, 256, size, np.uint8)
@@ -66,7 +66,7 @@ def test_encoding_changes_reads_two_frames_and_no_more() -> None:
 
 def test_encoding_changes_writes_little_beyond_its_limit() -> None:
     """A token and two numbers may go beyond it, and there is room for those; literals never do."""
-    kernels, rng = native("_change_kernels"), np.random.default_rng(1)
+    kernels, rng = native("codecs._delta_kernels"), np.random.default_rng(1)
     for size in SIZES:
         base, frame = (rng.integers(0, 256, size, np.uint8) for _ in range(2))
         frame[::5] = base[::5]
@@ -79,7 +79,7 @@ def test_encoding_changes_writes_little_beyond_its_limit() -> None:
 
 
 def test_applying_changes_right_and_wrong() -> None:
-    kernels, rng = native("_change_kernels"), np.random.default_rng(2)
+    kernels, rng = native("codecs._delta_kernels"), np.random.default_rng(2)
     source, target = Guarded(4 * max(SIZES)), Guarded(max(SIZES) + 1)
     for size in SIZES:
         base = rng.integers(0, 256, size, np.uint8)
@@ -108,7 +108,7 @@ def group_of(size: int, count: int) -> tuple[bytes, Frames]:
 
 @pytest.mark.parametrize("size", [1, 5, 64, 300, 1000])
 def test_groups_are_checked_within_their_bounds(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels, memory = native("_walk_kernels"), Guarded(32 * 1024)
+    kernels, memory = native("_group_kernels"), Guarded(32 * 1024)
     group, _ = group_of(size, 6)
 
     references = np.array([size])

@@ -47,7 +47,7 @@ def test_rows_come_back_by_both(group: tuple[np.ndarray, int]) -> None:
     narrowed = _narrowing.narrowed(rows, word)
     assert _narrowing.fits(narrowed, count, nbytes)
     np.testing.assert_array_equal(_narrowing.widened(narrowed, 0, count, nbytes), rows)
-    kernels = native("_narrow_kernels")
+    kernels = native("_group_kernels")
     if kernels is None:
         return
     padded = np.concatenate([rows.reshape(-1), np.zeros(8, np.uint8)])

@@ -15,9 +15,10 @@ import pytest
 from streams import FRAME_CODECS, Stacked, check_store, pair
 
 import compressed_array as ca
+from compressed_array._frame_native import NativeEngine
 from compressed_array._groups import LISTED, PUT, PUT_AND_DIED
 from compressed_array._keeper import Keeper
-from compressed_array._kernels import has_numba, native
+from compressed_array._kernels import has_numba
 from compressed_array._payloads import Payloads
 from compressed_array._row_writer import RowWriter
 from compressed_array.codecs import _foreign
@@ -28,18 +29,17 @@ MANY_LANES = LISTED // 3 + 1, LISTED + 44
 
 
 class Calls:
-    """What `overwrite_row` answered: how many items are done, or that all are and have been put."""
+    """What rows written in one call answered: how many items are done, or that all are and have been put."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answers: list[int] = []
-        kernels = native("_frame_kernels")
-        overwrite = kernels.overwrite_row
+        write_row = NativeEngine.write_row
 
-        def watched(*given: Any) -> Any:
-            self.answers.append(overwrite(*given))
+        def watched(*given: Any) -> int:
+            self.answers.append(write_row(*given))
             return self.answers[-1]
 
-        monkeypatch.setattr(kernels, "overwrite_row", watched)
+        monkeypatch.setattr(NativeEngine, "write_row", watched)
 
 
 def write_rings(codec: str, lanes: int, kind: str, depth: int, steps: int = 400, rows: int = 60) -> Any:

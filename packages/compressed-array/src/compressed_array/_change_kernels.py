@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from compressed_array._changes import FULL_NIBBLE, GAP
@@ -12,7 +10,6 @@ from compressed_array._native import (
     copy_bytes,
     difference,
     helper,
-    jit,
     load8,
     load64,
     store8,
@@ -168,24 +165,3 @@ def changes_fit(changes: Word, end: Word, size: Word) -> Word:
         if at > size:
             return False
     return changes == end
-
-
-@jit("int64(int64, int64, int64, int64, int64)")
-def encode_at(frame: Word, base: Word, size: Word, out: Word, limit: Word) -> Word:
-    """`encode_changes`, by itself."""
-    return encode_changes(frame, base, size, out, limit)
-
-
-@jit("boolean(int64, int64, int64, int64)")
-def apply_checked(changes: Word, changes_nbytes: Word, frame: Word, size: Word) -> Any:
-    """`apply_changes` for changes from outside, made only if they fit, and without `ROOM`; says whether they did."""
-    end = changes + changes_nbytes
-    if not changes_fit(changes, end, size):
-        return False
-    while changes < end:
-        skip, length, changes = take_token(changes)
-        frame += skip
-        copy_short(frame, changes, length)
-        frame += length
-        changes += length
-    return True

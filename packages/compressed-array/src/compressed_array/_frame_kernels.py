@@ -52,6 +52,7 @@ from compressed_array._native import (
     helper,
     jit,
     numbers_at,
+    part,
     words_at,
 )
 from compressed_array._table_kernels import groups_of, lane_at, layout_of, lists_of
@@ -108,7 +109,7 @@ def open_group(lane: Any, mode: Word, capacity: Word, layout: Word, groups: Any,
     lane[GROUP_OF], lane[COUNT], lane[CAPACITY], lane[MODE] = group + 1, 0, capacity, mode
 
 
-@helper
+@part
 def write_batch(
     source: Word,
     stride: Word,
@@ -119,7 +120,10 @@ def write_batch(
     first: Word,
     numbers: Any,
 ) -> Word:
-    """`write_items`."""
+    """Write items from number `first` on, `stride` bytes apart, and return how many are done.
+
+    Fewer than all are done where the next one's lane needs memory, or a list of groups has run empty or full.
+    """
     reference, worth, mode, capacity, layout, foretold, compress, context, level, scratch = how
     depth, size = geometry[DEPTH], geometry[FRAME]
     fresh = scratch + 2 * (size + (size >> 8) + ROOM)
@@ -196,35 +200,12 @@ def drop_item(number: Word, groups: Any, tables: Any, dead: Any, counts: Any) ->
         drop_reference(before, groups, dead, counts)
 
 
-# Where the items are and how far apart, their geometry, their lanes, the tables, and how frames are written: the
-# reference they are coded against, what zstd may make smaller, a new group's mode, capacity and layout, what is
-# foretold of frames for zstd, its function, context and level, and scratch memory.
-BATCH = INTEGER, INTEGER, WORDS, WORDS, WORDS, numba.types.UniTuple(INTEGER, 10)
+@jit(INTEGER(WORDS, INTEGER, INTEGER, INTEGER))
+def write_items(step: Any, source: Word, first: Word, row: Word) -> Word:
+    """Write items at `source` from number `first` on, and return how many are done; fewer than all as in `write_batch`.
 
-
-@jit(INTEGER(*BATCH, INTEGER, NUMBERS))
-def write_items(
-    source: Word,
-    stride: Word,
-    geometry: Any,
-    lane_of: Any,
-    tables: Any,
-    how: Any,
-    first: Word,
-    numbers: Any,
-) -> Word:
-    """Write items from number `first` on, `stride` bytes apart, and return how many are done.
-
-    Fewer than all are done where the next one's lane needs memory, or a list of groups has run empty or full.
-    """
-    return write_batch(source, stride, geometry, lane_of, tables, how, first, numbers)
-
-
-@jit(INTEGER(WORDS, INTEGER, INTEGER))
-def overwrite_row(step: Any, source: Word, row: Word) -> Word:
-    """Write items and, if all are done and few groups are full, put their numbers into the cells of a row.
-
-    Returns `PUT` or `PUT_AND_DIED`, or how many items are done if nothing has been put.
+    With a row, from 0 on: if all are done and few groups are full, put their numbers into the cells of that row, and
+    return `PUT` or `PUT_AND_DIED`.
     """
     count, tables = step[LANE_COUNT], words_at(step[TABLES_AT], np.int64(WRITER_TABLES))
     geometry, lane_of = words_at(step[GEOMETRY_AT], step[GEOMETRY_WORDS]), words_at(step[LANES_AT], count)
@@ -233,12 +214,13 @@ def overwrite_row(step: Any, source: Word, row: Word) -> Word:
     zstd_and_scratch = step[HOW + 6], step[HOW + 7], step[HOW + 8], step[HOW + 9]
     groups, lists = groups_of(tables), lists_of(tables)
     dead, counts = lists[1], lists[3]
-    for i in range(count):
-        numbers[i] = 0
-    if counts[DEAD] + 3 * count > LISTED:
-        return np.int64(0)
-    done = write_batch(source, step[STRIDE], geometry, lane_of, tables, how + zstd_and_scratch, np.int64(0), numbers)
-    if done < count or counts[FULL] >= step[MANY_FULL]:
+    if row >= 0:
+        for i in range(count):
+            numbers[i] = 0
+        if counts[DEAD] + 3 * count > LISTED:
+            return np.int64(0)
+    done = write_batch(source, step[STRIDE], geometry, lane_of, tables, how + zstd_and_scratch, first, numbers)
+    if row < 0 or done < count or counts[FULL] >= step[MANY_FULL]:
         return done
     fetch_add(tables[LIST_LENGTHS], np.int64(0))  # readers must not see a number before what it stands for
     for i in range(count):

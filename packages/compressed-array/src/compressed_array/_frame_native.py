@@ -21,6 +21,7 @@ from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 
 Words = npt.NDArray[np.int64]
 _NONE: RecordNumbers = np.empty(0, np.uint32)
+NO_ROW = -1
 _NO_ROWS: Records = np.empty((0, 0), np.uint8)
 SHARES_AT_ONCE = 8  # a thread takes an eighth of its share at a time
 PATIENCE = 20_000  # looks at whether the others are done, before sleeping, from which one wakes late
@@ -96,7 +97,6 @@ class NativeEngine:
         self._frames = frames
         self._writer, self._reader = native("_frame_kernels"), native("_walk_kernels")
         self.address_of = native("_native").address_of
-        self.overwrite_row = self._writer.overwrite_row
         self._references: Words = np.empty(0, np.int64)
         self._tables: WriterTables | None = None
         self._of_thread = local()
@@ -107,42 +107,42 @@ class NativeEngine:
         self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, first: int, numbers: RecordNumbers
     ) -> int:
         """Write items from number `first` on, up to one whose lane needs a new group; returns how many are done."""
-        tables = self._writer_tables()
-        done: int = self._writer.write_items(*self._batch(items, geometry, lane_of, tables), first, numbers)
+        step, kept = self.step(items, geometry, lane_of, numbers)
+        done: int = self._writer.write_items(step, self.address_of(items), first, NO_ROW)
+        del kept  # not before: the kernel is told where these lie
         return done
 
-    def row_words(
+    def write_row(self, step: Words, items: npt.NDArray[Any], row: int) -> int:
+        """Write items and put their numbers into a row of cells, as `step` was told, if all can be done."""
+        done: int = self._writer.write_items(step, self.address_of(items), 0, row)
+        return done
+
+    def step(
         self,
         items: npt.NDArray[Any],
         geometry: Geometry,
         lane_of: Words,
         numbers: RecordNumbers,
-        rows: RecordNumbers,
+        rows: RecordNumbers = _NONE,
     ) -> tuple[Words, Any]:
-        """What `overwrite_row` is told for rows that come as these items do, and what has to be kept for that."""
-        tables, address = self._writer_tables(), self.address_of
-        _, stride, words, _, _, how = self._batch(items, geometry, lane_of, tables)
-        places = address(words), len(words), address(lane_of), len(lane_of), address(numbers), address(rows)
-        told = stride, *places, self._frames.many_full, address(tables.words), *how
-        return np.array(told, np.int64), (tables, words, lane_of, numbers, rows, self._scratch)
+        """What the kernel is told to write items that come as these do, and what has to be kept for that."""
+        frames, size, address, tables = self._frames, geometry.frame_nbytes, self.address_of, self._writer_tables()
+        needed = 4 * (size + (size >> 8) + ROOM)
+        if len(self._scratch) != needed:  # a store that finds its items to be stacks needs less from then on
+            self._scratch = np.empty(needed, np.uint8)
+            self._scratch_at = address(self._scratch)
+        words, cells = geometry.words, 0 if rows is _NONE else address(rows)
+        places = address(words), len(words), address(lane_of), len(lane_of), address(numbers), cells
+        how = frames.reference, frames.worth_zstd, frames.mode, frames.capacity, frames.layout_number, frames.foretold
+        told = items.strides[0], *places, frames.many_full, address(tables.words), *how
+        step = np.array([*told, *self.compressor(), self._scratch_at], np.int64)
+        return step, (tables, words, lane_of, numbers, rows, self._scratch)
 
     def compressor(self) -> tuple[int, int, int]:
         """zstd's function, the calling thread's context and the level, to write records with; zeros for none."""
         intra = self._frames.intra
         is_used = intra is not None and self._frames.layout.frame_nbytes >= SMALL_FRAME
         return intra.calls().compressor if is_used else (0, 0, 0)
-
-    def _batch(
-        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, tables: WriterTables
-    ) -> tuple[Any, ...]:
-        frames, size = self._frames, geometry.frame_nbytes
-        needed = 4 * (size + (size >> 8) + ROOM)
-        if len(self._scratch) != needed:  # a store that finds its items to be stacks needs less from then on
-            self._scratch = np.empty(needed, np.uint8)
-            self._scratch_at = self.address_of(self._scratch)
-        how = frames.reference, frames.worth_zstd, frames.mode, frames.capacity, frames.layout_number, frames.foretold
-        place = self.address_of(items), items.strides[0]
-        return *place, geometry.words, lane_of, tables.words, (*how, *self.compressor(), self._scratch_at)
 
     def read(
         self,

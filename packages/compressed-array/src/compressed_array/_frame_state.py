@@ -254,7 +254,7 @@ def _stream_fits(
 
 def _fits(data: npt.NDArray[np.uint8], plain: bool, count: int, frame_nbytes: int, references: Numbers) -> bool:
     """Whether bytes are a group of `count` frames; by its kernel where there is one."""
-    kernels = native("_walk_kernels")
+    kernels = native("_group_kernels")
     if kernels is not None:
         return bool(kernels.group_fits(data.ctypes.data, data.size, plain, count, frame_nbytes, references))
     if plain:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from compressed_array._narrowing import HEAD
-from compressed_array._native import Word, helper, jit, load8, load16, load64, store8, store32, store64
+from compressed_array._native import Word, helper, load8, load16, load64, store8, store32, store64
 
 ONE, BYTE, WHOLE = np.uint64(1), np.uint64(8), np.uint64(64)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -98,17 +96,3 @@ def narrow_rows(rows: Word, count: Word, nbytes: Word, word: Word, out: Word) ->
                 filled += bits
         store64(at, gathered)
     return head + count * size - out
-
-
-@jit("void(int64[::1], int64[::1], int64, int64, uint8[:, ::1], int64[::1])")
-def narrow_groups(rows: Any, counts: Any, nbytes: Word, word: Word, out: Any, sizes: Any) -> None:
-    """Write `counts[i]` rows at the address `rows[i]` to `out[i]` as a group of `sizes[i]` bytes."""
-    target = np.int64(out.ctypes.data)
-    for i in range(rows.shape[0]):
-        sizes[i] = narrow_rows(rows[i], counts[i], nbytes, word, target + i * out.shape[1])
-
-
-@jit("void(int64, int64, int64, int64)")
-def widen_at(group: Word, row: Word, nbytes: Word, target: Word) -> None:
-    """`widen_row`, by itself."""
-    widen_row(group, row, nbytes, target)

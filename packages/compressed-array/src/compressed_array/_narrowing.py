@@ -29,7 +29,7 @@ def word_of(itemsize: int) -> int:
 
 def narrow(plain: Payloads, nbytes: int, word: int) -> Payloads:
     """Payloads that are rows of `nbytes` bytes, with a word's length of memory behind the last, each as a group."""
-    kernels = native("_narrow_kernels")
+    kernels = native("_group_kernels")
     if kernels is None:
         return Payloads.from_parts([narrowed(plain[i].reshape(-1, nbytes), word) for i in range(len(plain))])
     # Whatever is in it, a group has a head and rows; a kernel writes words, and more of them than it needs.

@@ -80,6 +80,11 @@ def helper(function: Kernel) -> Kernel:
     return numba.njit(nogil=True, **options)(function)  # type: ignore[no-any-return]  # numba has no types
 
 
+def part(function: Kernel) -> Kernel:
+    """A function that one kernel calls at one place: merged into it first, which saves compiling it by itself."""
+    return numba.njit(nogil=True, inline="always")(function)  # type: ignore[no-any-return]  # numba has no types
+
+
 def intrinsic(function: Kernel) -> Kernel:
     """A function given as the instructions it compiles to."""
     return numba.extending.intrinsic(function)  # type: ignore[no-any-return]  # numba has no types

@@ -54,7 +54,7 @@ class RowWriter:
             return False
         if not store.passes():  # last, since it counts
             return False
-        done: int = self._overwrite(self._words, self._address_of(items), row)
+        done = self._engine.write_row(self._words, items, row)
         if done != PUT:
             store.finish_row(items, self._geometry, self._lanes, done, self._numbers.copy(), self._rows[row])
         return True
@@ -71,7 +71,6 @@ class RowWriter:
         self._numbers = np.zeros(len(items), np.uint32)
         self._compressor = engine.compressor()
         self._uses_zstd = self._compressor[0] != 0
-        self._overwrite, self._address_of = engine.overwrite_row, engine.address_of
-        self._words, self._kept = engine.row_words(items, geometry, self._lanes, self._numbers, self._rows)
+        self._words, self._kept = engine.step(items, geometry, self._lanes, self._numbers, self._rows)
         self._changes = store.changes
         return True

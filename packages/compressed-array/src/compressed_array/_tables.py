@@ -14,7 +14,9 @@ LANES, FREE_GROUPS, DEAD_GROUPS, FULL_GROUPS, LIST_LENGTHS, USED_BYTES, LIVE_BYT
 BASES, SCRATCH, DECOMPRESS, FRAME_SIZE, CONTEXT, UNPACKED, CODECS = range(4, 11)
 WRITER_TABLES = 11  # words, for writing
 
-# What writing a row is told, in words by themselves: how far apart the items are; where their geometry is and how many
+# What writing items is told, in words by themselves: how far apart the items are; where their geometry is and how many
 # words that has; where their lanes are and how many; where numbers go at first, and where the cells of row 0 are; from
-# how many full groups on something is due; where the words above are; and `HOW` frames are written, in ten words.
+# how many full groups on something is due; where the words above are; and `HOW` frames are written, in ten words: the
+# reference they are coded against, what zstd may make smaller, a new group's mode, capacity and layout, what is
+# foretold of frames for zstd, its function, context and level, and scratch memory.
 STRIDE, GEOMETRY_AT, GEOMETRY_WORDS, LANES_AT, LANE_COUNT, NUMBERS_AT, CELLS_AT, MANY_FULL, TABLES_AT, HOW = range(10)

@@ -13,7 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from compressed_array._change_kernels import apply_changes, changes_fit, copy_short, take_varint, varint_ends
+from compressed_array._change_kernels import apply_changes, copy_short, take_varint
 from compressed_array._groups import (
     ADDRESS_MASK,
     FIRST_CODEC,
@@ -25,7 +25,6 @@ from compressed_array._groups import (
     SINCE_LAST,
     SLOTS,
     TAG_BITS,
-    ZSTD,
 )
 from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
 from compressed_array._lanes import ROOM
@@ -40,10 +39,11 @@ from compressed_array._native import (
     jit,
     load8,
     load64,
+    part,
     prefetch,
     store8,
 )
-from compressed_array._residual_kernels import is_sound, put_foretold, reference_of, split_record
+from compressed_array._residual_kernels import put_foretold, reference_of, split_record
 from compressed_array._table_kernels import groups_of, layout_of
 from compressed_array._tables import BASES, CODECS, CONTEXT, DECOMPRESS, FRAME_SIZE, REFERENCES, SCRATCH, UNPACKED
 
@@ -158,7 +158,7 @@ def walk(
     return True
 
 
-@helper
+@part
 def walk_both(group: Word, ends: Any, targets: Any, groups: Any, tables: Any) -> Word:
     """Read the items that end with the frames `ends` of a group; the group before ends with frame -1."""
     layout, scratch = layout_of(groups[group], tables), tables[SCRATCH]
@@ -167,15 +167,14 @@ def walk_both(group: Word, ends: Any, targets: Any, groups: Any, tables: Any) ->
         low, high = min(ends[0], ends[1]), max(ends[0], ends[1])
     low -= layout[0] - 1
     targets[1], targets[3] = ends[0] - layout[0] + 1, ends[1] - layout[0] + 1
-    if low < 0:
-        before = groups[np.int64(groups[group].before) - 1]
-        count = np.int64(before.count)
-        last = min(high, np.int64(-1)) + count
-        if not walk(before, count + low, last, -count, layout, tables, scratch, targets):
+    for which in range(0 if low < 0 else 1, 2 if high >= 0 else 1):
+        first, last, shift, walked = max(low, np.int64(0)), high, np.int64(0), group
+        if which == 0:
+            walked = np.int64(groups[group].before) - 1
+            count = np.int64(groups[walked].count)
+            first, last, shift = count + low, min(high, np.int64(-1)) + count, -count
+        if not walk(groups[walked], first, last, shift, layout, tables, scratch, targets):
             return False
-    if high >= 0:
-        first = max(low, np.int64(0))
-        return walk(groups[group], first, high, np.int64(0), layout, tables, scratch, targets)
     return True
 
 
@@ -198,7 +197,7 @@ def meet(a: Word, b: Word, ends: Any, groups: Any, tables: Any) -> Word:
     return later if ends[which] - layout_of(groups[later], tables)[0] + 1 >= -count else np.int64(-1)
 
 
-@helper
+@part
 def expect(number: Word, record: Word, groups: Any, tables: Any) -> None:
     """Have what an item needs brought near while another is read."""
     if number == 0:
@@ -219,7 +218,7 @@ def expect(number: Word, record: Word, groups: Any, tables: Any) -> None:
         prefetch(at + k)
 
 
-@helper
+@part
 def read_item(
     number: Word,
     other: Word,
@@ -233,29 +232,29 @@ def read_item(
     targets: Any,
 ) -> Word:
     """Read an item to `at`, and in a pair another to `other_at`; false if that fails."""
+    met = np.int64(-1)
     if number != 0 and other != 0 and not is_rows(groups[(number - 1) // SLOTS].where):
-        group = meet(number, other, ends, groups, tables)
-        if group >= 0:
+        met = meet(number, other, ends, groups, tables)
+    for one in range(1 + pair if met < 0 else 1):
+        group, target, last = met, other_at if one else at, (other if one else number) - 1
+        if met >= 0:
             targets[0], targets[2] = at, other_at
-            return walk_both(group, ends, targets, groups, tables)
-    for one in range(1 + pair):
-        target = other_at if one else at
-        last = (other if one else number) - 1
-        if last < 0:
+        elif last < 0:
             for k in range(record):
                 store8(target + k, np.uint64(0))
             continue
-        # A frame that is an item and needs no other takes no walk; for one of some bytes, that is most of it.
-        group, slot = last // SLOTS, last % SLOTS
-        where = groups[group].where
-        if is_rows(where) and layout_of(groups[group], tables)[0] == 1:
-            rows = place_of(where & ADDRESS_MASK, tables)
-            if where >> TAG_BITS == NARROW:
-                widen_row(rows, slot, record, target)
-            else:
-                copy_bytes(target, rows + slot * record, record)
-            continue
-        ends[0], targets[0], targets[2] = slot, target, 0
+        else:
+            group, slot = last // SLOTS, last % SLOTS
+            where = groups[group].where
+            # A frame that is an item and needs no other takes no walk; for one of some bytes, that is most of it.
+            if is_rows(where) and layout_of(groups[group], tables)[0] == 1:
+                rows = place_of(where & ADDRESS_MASK, tables)
+                if where >> TAG_BITS == NARROW:
+                    widen_row(rows, slot, record, target)
+                else:
+                    copy_bytes(target, rows + slot * record, record)
+                continue
+            ends[0], targets[0], targets[2] = slot, target, 0
         if not walk_both(group, ends, targets, groups, tables):
             return False
     return True
@@ -298,35 +297,3 @@ def wait_for(progress: Any, count: Word, patience: Word) -> Any:
         if fetch_add(shared + 8 * DONE, np.int64(0)) == count:
             return True
     return False
-
-
-@jit("boolean(int64, int64, int64, int64, int64, int64[::1])")
-def group_fits(at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Word, references: Any) -> Any:
-    """Whether bytes from outside are a group of `count` frames; what zstd makes of its records is left to zstd.
-
-    `references` says how long each reference is.
-    """
-    end = at + size
-    if plain:
-        return size == count * frame_nbytes
-    for k in range(count):
-        after = varint_ends(at, end)
-        if after < 0:
-            return False
-        head, body = take_varint(at)
-        kind, at = head & KIND_MASK, body + (head >> KIND_BITS)
-        if at > end or (k == 0 and kind == SINCE_LAST):
-            return False
-        if kind == RAW and at - body != frame_nbytes:
-            return False
-        if kind == SINCE_LAST and not changes_fit(body, at, frame_nbytes):
-            return False
-        if kind == ZSTD and not is_sound(body, at, frame_nbytes, references):
-            return False
-        if kind == FROM_REFERENCE:
-            base = np.int64(load8(body)) if body < at else np.int64(references.shape[0])
-            if base >= references.shape[0] or references[base] < frame_nbytes:
-                return False
-            if not changes_fit(body + 1, at, frame_nbytes):
-                return False
-    return at == end

@@ -19,7 +19,7 @@ from compressed_array._epochs import Epochs
 from compressed_array._frames import SMALL_FRAME, Bytes, Frames
 from compressed_array._groups import FOLLOWING, LISTED, NEW, SLOTS
 from compressed_array._lanes import DELTA, GROUP_OF, INTRA, ROOM, ROWS
-from compressed_array._memory import map_memory
+from compressed_array._memory import map_memory, return_free_memory
 from compressed_array._packing import FEWEST_SAMPLES, MOST_SAMPLES, Packing
 from compressed_array._payloads import Payloads
 from compressed_array.codecs.delta import Delta, DeltaZstd, encode_changes
@@ -163,6 +163,7 @@ class Watch:
             self._find_reference(self.decode(engine, spread * SLOTS + 1))
         if self._levels or self._is_auto:
             self._choose(engine, last)
+        return_free_memory()  # of the frames that were looked at, which would be held and not reported
 
     def _see_size(self) -> None:
         """Let groups have so many frames that they come to the size they should have."""

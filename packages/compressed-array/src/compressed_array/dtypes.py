@@ -17,10 +17,11 @@ __all__ = ["find_buffer_dtypes", "find_smallest_dtype", "init_jit"]
 
 KERNEL_MODULES = (
     "_native",
-    "_change_kernels",
     "_frame_kernels",
+    "_group_kernels",
     "_news_kernels",
     "_walk_kernels",
+    "codecs._delta_kernels",
     "codecs._rle_encode",
     "codecs._rle_decode",
     "codecs._lz4_kernels",

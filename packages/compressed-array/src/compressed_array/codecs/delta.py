@@ -99,7 +99,7 @@ class DeltaZstd(Delta):
 
 def encode_changes(frame: npt.NDArray[np.uint8], base: npt.NDArray[np.uint8]) -> bytes:
     """`_changes.encode`, by its kernel where there is one."""
-    kernels = native("_change_kernels")
+    kernels = native("codecs._delta_kernels")
     if kernels is None:
         return _changes.encode(frame, base)
     room = 2 * frame.size + 64
@@ -110,7 +110,7 @@ def encode_changes(frame: npt.NDArray[np.uint8], base: npt.NDArray[np.uint8]) ->
 
 def apply_changes(changes: npt.NDArray[np.uint8], frame: npt.NDArray[np.uint8]) -> None:
     """`_changes.apply`, by its kernel where there is one."""
-    kernels = native("_change_kernels")
+    kernels = native("codecs._delta_kernels")
     if kernels is None:
         _changes.apply(changes, frame)
     elif not kernels.apply_checked(changes.ctypes.data, changes.size, frame.ctypes.data, frame.size):

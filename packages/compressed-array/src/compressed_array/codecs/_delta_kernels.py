@@ -1,0 +1,29 @@
+"""Changes of single frames, for the codec by itself and for trials; a store writes many frames in a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compressed_array._change_kernels import changes_fit, copy_short, encode_changes, take_token
+from compressed_array._native import Word, jit
+
+
+@jit("int64(int64, int64, int64, int64, int64)")
+def encode_at(frame: Word, base: Word, size: Word, out: Word, limit: Word) -> Word:
+    """`encode_changes`, by itself."""
+    return encode_changes(frame, base, size, out, limit)
+
+
+@jit("boolean(int64, int64, int64, int64)")
+def apply_checked(changes: Word, changes_nbytes: Word, frame: Word, size: Word) -> Any:
+    """`apply_changes` for changes from outside, made only if they fit, and without `ROOM`; says whether they did."""
+    end = changes + changes_nbytes
+    if not changes_fit(changes, end, size):
+        return False
+    while changes < end:
+        skip, length, changes = take_token(changes)
+        frame += skip
+        copy_short(frame, changes, length)
+        frame += length
+        changes += length
+    return True
