@@ -90,7 +90,11 @@ class ExtraBuffers:
 
 
 class TorchRL:
-    """Its compressed storage. Before Python 3.14 the codec that it calls zstd is zlib."""
+    """Its compressed storage. Before Python 3.14 the codec that it calls zstd is zlib.
+
+    The pinned release does not load its C++ extension with torch 2.13, and says so when it is imported. That is where
+    its trees of priorities are, so `PrioritizedSampler` cannot be measured here; this storage does not need it.
+    """
 
     def __init__(self, stream: Stream, rows: int) -> None:
         from tensordict import TensorDict

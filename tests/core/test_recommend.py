@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from streams import Stacked
 
-from compressed_array import CompressedArray, UnsupportedDtypeError, _recommend, compress, get_codec, recommend
+from compressed_array import (
+    CompressedArray,
+    UnsupportedDtypeError,
+    _recommend,
+    compress,
+    get_codec,
+    has_zstd,
+    recommend,
+)
 from compressed_array._recommend import Measurement, Recommendation, choose
 from compressed_array.codecs.none import Raw
 
@@ -108,3 +119,54 @@ def test_ratio_means_what_it_means_for_an_array() -> None:
     (measured,) = recommend(frames(), ["gzip"]).measurements
     assert measured.ratio == measured.nbytes / measured.stored_bytes > 4
     assert f"{measured.ratio:.1f}x" in str(recommend(frames(), ["gzip"]))
+
+
+def stacks(lanes: int, steps: int = 300) -> np.ndarray[Any, Any]:
+    """Stacks of four frames in which little changes, one environment beside the other."""
+    return np.stack([step.obs for step in Stacked(lanes, 4, (1, 32, 32), episode=70).steps(steps)])
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_streams_are_measured_as_streams(lanes: int) -> None:
+    """Items in their order, each environment by itself: what only then becomes small is found to be small."""
+    found = {m.name: m for m in recommend(stacks(lanes), item_ndim=3).measurements}
+    assert {"auto", "delta", "none"} <= set(found)
+    assert ("delta-zstd" in found) == has_zstd()
+    assert found["delta"].stored_bytes < 0.5 * min(
+        found[name].stored_bytes for name in found if name[:2] in ("zs", "gz")
+    )
+    mixed = recommend(stacks(lanes).reshape(-1, 4, 32, 32), ["delta"]).measurements[0]
+    assert lanes == 1 or found["delta"].stored_bytes < 0.8 * mixed.stored_bytes
+
+
+@pytest.mark.parametrize("sample", [stacks(2), frames(200), noise(100)], ids=["stacks", "frames", "noise"])
+def test_advice_takes_no_more_than_auto(sample: np.ndarray[Any, Any]) -> None:
+    found = recommend(sample, item_ndim=3 if sample.ndim == 5 else sample.ndim - 1)
+    stored = {str(m.codec): m.stored_bytes for m in found.measurements}
+    assert stored[str(found.best)] <= 1.06 * stored["auto"]
+
+
+def test_no_score_makes_up_for_more_bytes_than_auto_takes() -> None:
+    fast = Measurement("fast", "fast", 1000, 200.0, 0, 0)
+    auto = Measurement("auto", "auto", 1000, 100.0, 1e-3, 1e-3)
+    assert fast.score < auto.score
+    assert Recommendation((fast, auto)).best == "auto"
+
+
+def test_columns_do_not_collide() -> None:
+    rows = [
+        Measurement("a-codec-with-a-name-that-is-long", "a", 10**6, 0.001, 123.4, 0.123456),
+        Measurement("b", "b", 10**6, 10.0**6, 1e-9, 1e-9),
+    ]
+    head, *lines, _ = str(Recommendation(tuple(rows))).splitlines()
+    assert len(head.split("  ")) >= 6
+    for line in lines:
+        words = line.split()
+        assert len(words) - (words[-1] == "*") == 6, line
+
+
+def test_lists_have_item_axes_too() -> None:
+    items = list(stacks(1)[:, 0])
+    assert recommend(items, ["delta"], item_ndim=3).measurements[0].ratio > 4
+    with pytest.raises(ValueError, match="no items of 4"):
+        recommend(items, ["delta"], item_ndim=4)

@@ -2,7 +2,8 @@
 would take, reckoned from that. No clock is looked at, so equal streams are written alike.
 
 A tenth of the bytes is worth a read that takes twice as long or more; but an item that takes less than a `LITTLE` of
-itself takes little enough, and then only the read counts.
+itself takes little enough, and then only the read counts. That is for stacks, of which each frame is shown several
+times: of items without a stack it is a quarter.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from compressed_array.codecs.zstd import Zstd
 ZSTD_LEVELS, SLOW_LEVEL, SIMPLE = (1, 3, 6, 9), 9, 1 / 20
 CLEARLY = 0.95
 NEAREST = 16  # bytes: what is nearer cannot be put back many bytes at a time
-LITTLE = 1 / 112
+LITTLE, SHOWN = 1 / 112, 4
 # What a group of changes should come to, which bounds the walk to a frame in it.
 GROUP_BYTES, FEWEST_FRAMES = 3 * 1024, 8
 # Nanoseconds: for an item and for each byte of it; for a call of zstd's, each byte that it is given and that it makes;
 # for each byte of changes. Roughly, as measured: elsewhere all of them take twice as long or half.
-ITEM, PER_BYTE, CALL, PER_ZSTD_BYTE, PER_MADE_BYTE, PER_CHANGED_BYTE = 5000.0, 0.1, 1000.0, 3.0, 0.5, 0.5
+ITEM, PER_BYTE, CALL, PER_ZSTD_BYTE, PER_MADE_BYTE, PER_CHANGED_BYTE = 1000.0, 0.05, 1000.0, 2.0, 0.05, 0.35
 
 
 class Way(NamedTuple):
@@ -112,7 +113,7 @@ class Trial:
         order = np.argsort(self.changes)
         lost = np.cumsum(np.maximum(self.changes - self.packed, 0)[order])
         least = np.minimum(self.changes, self.packed).sum()
-        enough = max(least / CLEARLY, LITTLE * self.frames.record_nbytes * len(lost)) - least
+        enough = max(least / CLEARLY, self._little * len(lost)) - least
         count = int(np.searchsorted(lost, enough, side="right"))
         return int(self.changes[order[count - 1]]) if count else int(self.packed.min()) // 2
 
@@ -147,7 +148,11 @@ class Trial:
 
     def score(self, way: Way) -> float:
         """How a way compares; lower is better."""
-        return math.log2(max(way.nbytes, LITTLE * self.frames.record_nbytes)) + math.log2(way.read) / 8
+        return math.log2(max(way.nbytes, self._little)) + math.log2(way.read) / 8
+
+    @property
+    def _little(self) -> float:
+        return LITTLE * self.frames.record_nbytes * min(self._depth, SHOWN) / SHOWN
 
     @property
     def _depth(self) -> int:

@@ -83,7 +83,11 @@ class Keeper:
         groups = self._frames.groups.take_full()
         if not len(groups):
             return
+        packed = self._watch.packing is not None
         self._watch.seen(groups, engine)
+        if self._watch.packing is not None and not packed:
+            # What lanes write next will be packed and leave segments that were made to stay.
+            self._close_segments()
         self.narrow(groups)
         if self._watch.has_changed:
             self._watch.has_changed = False
@@ -137,9 +141,12 @@ class Keeper:
             smaller = np.arange(len(groups))
         if len(smaller):
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), RECORDS << TAG_BITS))
-        # Lanes write their next groups elsewhere, and where they were is soon free. With a size of 0 they are nowhere.
-        words = frames.lanes.words
-        words[:, SIZE] = np.minimum(words[:, SIZE], np.maximum(words[:, USED], 1))
+        self._close_segments()
+
+    def _close_segments(self) -> None:
+        """Have lanes write their next groups elsewhere, so that where they were is soon free."""
+        words = self._frames.lanes.words
+        words[:, SIZE] = np.minimum(words[:, SIZE], np.maximum(words[:, USED], 1))  # with a size of 0 they are nowhere
 
     def narrow(self, groups: Words) -> None:
         """Write the rows of groups of small frames, of the present layout, in fewer bits where that is smaller."""

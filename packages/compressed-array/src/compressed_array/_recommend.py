@@ -2,8 +2,8 @@
 
 `choose` looks at sizes alone, so that equal arrays are written alike. `recommend` measures times as well, and codecs
 that need to see items in their order, "auto" among them, on items in their order. Its score, lower is better, weighs in
-powers of two: halving the bytes is worth a read that takes four times as long,
-or a write that takes 256 times as long. Both times are counted on top of what a read costs without any codec, so that
+powers of two: halving the bytes is worth a read that takes four times as long, or a write that takes 256 times as
+long. Both times are counted on top of what a read costs without any codec, so that
 a few microseconds do not matter and the noise of a clock matters less. A record that does not shrink is stored as it
 is and counts with its own size. A race within 7 % of the bytes goes to the candidate listed first. Where "auto" is a
 candidate, no other is advised that takes more bytes than that.
@@ -108,14 +108,13 @@ def recommend(sample: Any, candidates: Iterable[Any] | None = None, item_ndim: i
     order in which they will be written, as those of a `CompressedArray` do. `candidates` are codecs or their names;
     those whose library is missing are left out when none are given.
     """
-    array = _as_array(sample, item_ndim)
+    array, lanes = _as_array(sample, item_ndim)
     records = _records(array[_some(len(array), array[0].nbytes, SAMPLE_BYTES)])
     named = _usable(CANDIDATES) if candidates is None else [c if _is_auto(c) else get_codec(c) for c in candidates]
     if not named:
         raise ValueError("recommend needs at least one candidate")
     from compressed_array.codecs.delta import Delta  # which stands above this
 
-    lanes = sample.shape[-1 - item_ndim] if item_ndim is not None and sample.ndim > item_ndim + 1 else 1
     return Recommendation(
         tuple(
             _measure_stream(codec, array, lanes)
@@ -164,8 +163,9 @@ def _usable(names: Iterable[str]) -> list[Any]:
     return list(codecs.values())
 
 
-def _as_array(sample: Any, item_ndim: int | None) -> npt.NDArray[Any]:
-    """The items of a sample along one axis, a view where it is an array."""
+def _as_array(sample: Any, item_ndim: int | None) -> tuple[npt.NDArray[Any], int]:
+    """The items of a sample along one axis, a view where it is an array, and how many streams they are of."""
+    lanes = 1
     if not isinstance(sample, np.ndarray):
         sample = _stacked(list(sample))
     if sample.dtype.hasobject:
@@ -173,11 +173,12 @@ def _as_array(sample: Any, item_ndim: int | None) -> npt.NDArray[Any]:
     if item_ndim is not None:
         if not 0 <= item_ndim < sample.ndim:
             raise ValueError(f"an array of {sample.ndim} axes has no items of {item_ndim} and an axis to count them")
-        sample = sample.reshape(-1, *sample.shape[sample.ndim - item_ndim :])
+        grid, item_shape = sample.shape[: sample.ndim - item_ndim], sample.shape[sample.ndim - item_ndim :]
+        lanes = grid[-1] if len(grid) > 1 else 1
+        sample = sample.reshape(-1, *item_shape)
     if sample.ndim == 0 or len(sample) == 0 or sample[:1].nbytes == 0:
         raise ValueError("recommend needs an array of at least one record, counted by its first axis")
-    array: npt.NDArray[Any] = sample
-    return array
+    return sample, lanes
 
 
 def _records(items: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
