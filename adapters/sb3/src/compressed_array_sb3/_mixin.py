@@ -99,7 +99,7 @@ class CompressedBuffer(BaseBuffer):
 
     def reset(self) -> None:
         space, shape = self.observation_space, self.obs_shape
-        before = self.__dict__.get(self.observation_fields[0])
+        before = getattr(self, self.observation_fields[0], None)
         if before is not None:
             self._rest()
         # SB3 resets a twin, of which all is taken over in one step: an interrupt leaves this as it was, or reset.
@@ -120,7 +120,7 @@ class CompressedBuffer(BaseBuffer):
     def memory_usage(self) -> MemoryUsage:
         """What is held now, and what SB3 would hold."""
         transitions = self.size() * self.n_envs
-        fields = [self.__dict__[name] for name in self.observation_fields]
+        fields = [getattr(self, name) for name in self.observation_fields]
         keys = {}
         for key, shape, dtype in self._items():
             arrays = [field[key] if isinstance(field, dict) else field for field in fields]
@@ -177,7 +177,7 @@ class CompressedBuffer(BaseBuffer):
         """What SB3's `add` is given for checked observations, one for each of `observation_fields`."""
         if not self._gives_placeholders:
             return [uncopied(obs, self.observation_space) for obs in step]
-        fields = [self.__dict__[name] for name in self.observation_fields]
+        fields = [getattr(self, name) for name in self.observation_fields]
         if not isinstance(fields[0], dict):
             return placeholders(fields, step)
         parts = {key: placeholders([f[key] for f in fields], [obs[key] for obs in step]) for key in fields[0]}
@@ -193,7 +193,7 @@ class CompressedBuffer(BaseBuffer):
 
     def _arrays(self) -> list[Any]:
         """All arrays of observations."""
-        fields = [self.__dict__[name] for name in self.observation_fields]
+        fields = [getattr(self, name) for name in self.observation_fields]
         return [array for field in fields for array in (field.values() if isinstance(field, dict) else [field])]
 
     def _rest(self) -> None:
@@ -207,7 +207,7 @@ class CompressedBuffer(BaseBuffer):
         """The arrays that stand on one store."""
         if len(self.observation_fields) < 2:
             return []
-        first, second = (self.__dict__[name] for name in self.observation_fields)
+        first, second = (getattr(self, name) for name in self.observation_fields)
         parts = [(first[key], second[key]) for key in first] if isinstance(first, dict) else [(first, second)]
         return [pair for pair in parts if isinstance(pair[0], ObservationArray)]
 
@@ -224,7 +224,8 @@ class CompressedBuffer(BaseBuffer):
                 store = getattr(made[key], "store", None)
         is_dict = isinstance(self.observation_space, spaces.Dict)
         for name, made in zip(self.observation_fields, arrays, strict=True):
-            self.__dict__[name] = self._dict_of(made) if is_dict else made[""]
+            # Not by `__dict__`: whoever asks for that has Python look up attributes more slowly ever after.
+            setattr(self, name, self._dict_of(made) if is_dict else made[""])
         self.is_plain = all(type(array) is np.ndarray for array in self._arrays())
         self._gives_placeholders = adds_as_sb3(type(self)) and not has_discrete(self.observation_space)
 
