@@ -1,9 +1,9 @@
 """What the last frames of a stream would take in each way of writing them, tried on some of them, and how long a read
 would take, reckoned from that. No clock is looked at, so equal streams are written alike.
 
-A tenth of the bytes is worth a read that takes twice as long or more; but an item that takes less than a `LITTLE` of
-itself takes little enough, and then only the read counts. That is for stacks, of which each frame is shown several
-times: of items without a stack it is a quarter.
+Half of the bytes are worth a read that takes four times as long, as in `_recommend`; but an item that takes less than a
+`LITTLE` of itself takes little enough, and then only the read counts. That is for stacks, of which each frame is shown
+several times: of items without a stack it is a quarter.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Trial:
 
     def score(self, way: Way) -> float:
         """How a way compares; lower is better."""
-        return math.log2(max(way.nbytes, self._little)) + math.log2(way.read) / 8
+        return math.log2(max(way.nbytes, self._little)) + math.log2(way.read) / 2
 
     @property
     def _little(self) -> float:
