@@ -10,7 +10,7 @@ from conftest import CODECS
 from interruptions import Interruption
 
 import compressed_array as ca
-from compressed_array import _heap
+from compressed_array import _cellstore, _heap
 from compressed_array._cellstore import ADDRESS_MASK
 
 CELLS, NBYTES = 12, 3000
@@ -68,3 +68,23 @@ def test_an_interrupt_at_any_point_of_a_write_frees_nothing_twice(codec: str, mo
         if interruption.left > 0:
             break
     assert interrupted > 100
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_an_interrupt_while_tables_grow_leaves_an_array_that_takes_writes(is_shared: bool) -> None:
+    for nth in range(1, 2000):
+        array = ca.zeros((600, 300), np.uint8, item_ndim=1, codec="gzip")
+        array[:60] = 1
+        array[:60] = np.arange(60)[:, None]
+        kept = array.copy() if is_shared else None
+        try:
+            with Interruption(nth, interrupt, sources=(_cellstore.__file__,)) as interruption:
+                array[60:400] = np.arange(60, 400)[:, None] % 251
+        except KeyboardInterrupt:
+            pass
+        array[:] = np.arange(600)[:, None] % 251
+        assert (array.read() == np.arange(600)[:, None] % 251).all(), interruption.where
+        assert kept is None or (kept[:60].read() == np.arange(60)[:, None]).all()
+        if interruption.left > 0:
+            break
+    assert nth > 40

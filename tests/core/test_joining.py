@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import compressed_array as ca
+from compressed_array import _chunks
 from compressed_array._cellstore import CellStore
 from compressed_array._framestore import FrameStore
 
@@ -76,6 +78,47 @@ def test_an_array_that_grows_holds_no_more_than_one_written_at_once(codec: str) 
     assert_same(grown, plain)
     at_once = ca.compress(plain, item_ndim=2, codec=codec)
     assert grown.store.nbytes <= 1.5 * at_once.store.nbytes + 64 * 1024
+
+
+@pytest.mark.parametrize("first", [0, 5])
+def test_an_array_that_begins_with_few_items_grows_to_a_stream(first: int) -> None:
+    plain = steps(600)
+    grown = ca.compress(plain[:first], item_ndim=2)
+    for low in range(first, 600, 50):
+        grown = ca.concatenate([grown, plain[low : low + 50]])
+    assert_same(grown, plain)
+    assert isinstance(grown.store, FrameStore)
+
+
+def test_items_of_other_axes_are_joined_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = steps(200)
+    array, other = ca.compress(plain, item_ndim=2, codec="gzip"), ca.compress(plain, item_ndim=1, codec="gzip")
+    monkeypatch.setattr(_chunks, "CHUNK_BYTES", plain[:10].nbytes)
+    read, most = CellStore.read, []
+
+    def noted(store: CellStore, numbers: Any, out: Any) -> None:
+        most.append(out.nbytes)
+        read(store, numbers, out)
+
+    monkeypatch.setattr(CellStore, "read", noted)
+    joined = ca.concatenate([array, other])
+    assert 0 < max(most) <= plain[:10].nbytes
+    assert_same(joined, np.concatenate([plain, plain]))
+
+
+def test_what_was_joined_is_freed_with_the_last_array(codec: str) -> None:
+    array = ca.compress(steps(100), item_ndim=2, codec=codec)
+    store = array.store
+    joined = ca.concatenate([array, array[:30], steps(20)])
+    other = ca.zeros((1, 2, 40, 3), np.uint8, item_ndim=2, store=store)
+    del array, joined
+    gc.collect()
+    other[0] = 3
+    store.rest()
+    if isinstance(store, FrameStore):
+        assert np.count_nonzero(store._frames.groups.table["references"]) <= 2 * 2  # two groups a lane
+    else:
+        assert int(store._heap._live.sum()) <= other.nbytes
 
 
 def test_what_cannot_be_joined_is_said_by_name() -> None:

@@ -249,11 +249,13 @@ class CellStore:
 
     def _grow(self, length: int) -> None:
         # New tables, not resized ones: a reader may hold the old, which stay right for every number it knows of.
-        more = length - len(self._where)
-        self._where = np.concatenate([self._where, np.zeros(more, np.int64)])
-        self._size = np.concatenate([self._size, np.zeros(more, np.uint32)])
-        if self._references is not None:
-            self._references = np.concatenate([self._references, np.zeros(more, np.uint32)])
+        more, references = length - len(self._where), self._references
+        where = np.concatenate([self._where, np.zeros(more, np.int64)])
+        size = np.concatenate([self._size, np.zeros(more, np.uint32)])
+        if references is not None:
+            references = np.concatenate([references, np.zeros(more, np.uint32)])
+        # At once: with tables of different lengths after an interrupt, no write would ever succeed again.
+        self._where, self._size, self._references = where, size, references
 
     def _forget(self, numbers: RecordNumbers) -> None:
         address, size = self._where[numbers] & ADDRESS_MASK, self._size[numbers].astype(np.int64)

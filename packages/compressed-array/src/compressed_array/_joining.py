@@ -9,7 +9,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from compressed_array._array import CompressedArray
+from compressed_array._chunks import boxes
+from compressed_array._framestore import FrameStore
 from compressed_array._functions import decoded
+from compressed_array._store import Store
+from compressed_array._stores import new_store
 from compressed_array._table import Table
 
 
@@ -18,7 +22,8 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> CompressedArray:
 
     Items that lie in that store are not decoded, and kept once for the result and for the array they come from. Plain
     arrays, and items of other stores, are written to it a few megabytes at a time. An array that grows is
-    `array = concatenate([array, items])`, which copies four bytes for each item that was there.
+    `array = concatenate([array, items])`, which copies four bytes for each item that was there; if it began with a few
+    dozen items under "auto", these are written anew once, when it has become a stream.
     """
     parts: list[Any] = [part if isinstance(part, CompressedArray) else np.asarray(decoded(part)) for part in arrays]
     first = next((part for part in parts if isinstance(part, CompressedArray)), None)
@@ -34,24 +39,36 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> CompressedArray:
     places = [
         (slice(None),) * axis + (slice(end - part.shape[axis], end),) for end, part in zip(ends, parts, strict=True)
     ]
-    store, grid = first.store, list(first.grid_shape)
+    grid = list(first.grid_shape)
     grid[axis] = ends[-1]
+    store = _store_for(first, tuple(grid))
     numbers = np.zeros(grid, np.uint32)
-    is_there = [isinstance(part, CompressedArray) and _are_alike(part, first) for part in parts]
+    is_there = [isinstance(part, CompressedArray) and _are_alike(part, first, store) for part in parts]
     with store.epochs.writing, store.epochs.turn:  # no number may lose its record between being copied and being held
         for place, part, there in zip(places, parts, is_there, strict=True):
             if there:
                 numbers[place] = part.cells.numbers
-        joined = CompressedArray.on_table(Table.holding(store, numbers, is_part=True), first.item_shape, first.dtype)
+        table = Table.holding(store, numbers, is_part=True)
+    joined = CompressedArray.on_table(table, first.item_shape, first.dtype)
     for place, part, there in zip(places, parts, is_there, strict=True):
         if not there:
-            joined[place] = part
+            for box in boxes(joined[place].grid_shape, joined.cells.item_nbytes):
+                joined[place][box] = part[box]
     return joined
+
+
+def _store_for(first: CompressedArray, grid: tuple[int, ...]) -> Store:
+    """The first array's store; another, where "auto" took that for few items and has many now, as a stream has."""
+    choice = first.store.codec_choice
+    if isinstance(choice, str) and not isinstance(first.store, FrameStore):
+        made = new_store(grid, first.item_shape, first.dtype, choice)
+        return made if isinstance(made, FrameStore) else first.store
+    return first.store
 
 
 def _without(axis: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (len(shape), *shape[:axis], *shape[axis + 1 :])
 
 
-def _are_alike(part: CompressedArray, first: CompressedArray) -> bool:
-    return part.store is first.store and part.item_shape == first.item_shape and part.dtype == first.dtype
+def _are_alike(part: CompressedArray, first: CompressedArray, store: Store) -> bool:
+    return part.store is store and part.item_shape == first.item_shape and part.dtype == first.dtype
