@@ -68,23 +68,23 @@ def _outside_of(element_bits: int) -> npt.NDArray[Any]:
     refusing, nbytes = Refusing(), 2**element_bits
     # numpy may take an array for a sequence of choices, at most 64, and not see that its length is that of another one.
     shape = (64, *[2] * (TOTAL_BITS - element_bits - 6))
-    # A float beside the object: numpy casts records of a single field to numbers. It is NaN, so that what is made of
-    # two arrays by `tolist` is not equal, though Python takes the same object to be equal without asking it.
+    # Floats beside the object: numpy casts records of a single field to numbers. Two, which `tolist` makes an array of:
+    # Python takes the same object to be equal without asking it, and an array of two has no truth.
     element = np.dtype(
         {
             "names": ["items are compressed", "use a.read()"],
-            "formats": ["O", "f8"],
-            "offsets": [8, 0],
+            "formats": ["O", ("f8", (2,))],
+            "offsets": [16, 0],
             "itemsize": nbytes,
         }
     )
     # The last axis can be sorted as it lies, where numpy would else copy elements. The others lie across one another
     # in turns, so that no two of them can be made one axis without a copy.
-    strides = [16 * (axis % 2) for axis in range(len(shape) - 1)] + [nbytes]
+    strides = [24 * (axis % 2) for axis in range(len(shape) - 1)] + [nbytes]
     memory = map_memory(nbytes * 2 + sum(strides[:-1]))
     for place in (0, nbytes):
-        cells = memory[place : place + sum(strides[:-1]) + 16].view(np.uint64).reshape(-1, 2)
-        cells[:] = np.array(np.nan).view(np.uint64), id(refusing)
+        cells = memory[place : place + sum(strides[:-1]) + 24].view(np.uint64).reshape(-1, 3)
+        cells[:] = *np.full(2, np.nan).view(np.uint64), id(refusing)
     KEPT.append(refusing)
     return np.ndarray(shape, element, np.asarray(Memory(memory)), strides=strides)
 
