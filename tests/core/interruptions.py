@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,12 +27,15 @@ class Interruption:
         self._was_at: dict[Any, str] = {}  # of each frame, the last instruction
 
     def __enter__(self) -> Interruption:
-        self._before = sys.gettrace()
+        self._before, self._collects = sys.gettrace(), gc.isenabled()
+        gc.disable()  # what an interrupt in a finalizer raises goes nowhere, and which one is run when is chance
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._before)
+        if self._collects:
+            gc.enable()
         self._was_at.clear()
 
     def _trace(self, frame: Any, event: str, _: Any) -> Any:

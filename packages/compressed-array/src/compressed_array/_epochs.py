@@ -72,8 +72,9 @@ class Exclusive:
     def __init__(self) -> None:
         self.serial = next(_serials)  # whoever needs the locks of several takes them in this order
         self.writing, self.turn = threading.RLock(), Turn()
-        # A dict, of which each change is one step: a handler may make a store while its thread makes another.
-        _all[self.serial] = weakref.ref(self, partial(_forget, self.serial))
+        # A dict, of which each change is one step: a handler may make a store while its thread makes another. `pop` is
+        # also given the dead reference, as what to return if there is nothing: no Python that could be interrupted.
+        _all[self.serial] = weakref.ref(self, partial(_all.pop, self.serial))
 
     def after_fork(self) -> None:
         """Be as new in a child, where the threads of the parent that might have had it are no more."""
@@ -135,10 +136,6 @@ class Epochs(Exclusive):
 
 def _new_page() -> array[int]:
     return array("B", b"\0")
-
-
-def _forget(serial: int, _: object) -> None:
-    _all.pop(serial, None)
 
 
 _serials = itertools.count()
