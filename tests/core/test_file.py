@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import runpy
@@ -20,7 +21,7 @@ import pytest
 from arrays import DTYPES, assert_same, random_bits
 
 import compressed_array as ca
-from compressed_array import _file
+from compressed_array import CorruptFileError, _file
 
 PLAIN = (np.arange(60 * 3 * 200).reshape(60, 3, 200) // 37 % 5).astype(np.uint8)
 
@@ -330,3 +331,20 @@ def test_what_another_process_is_writing_is_left_alone(tmp_path: Path) -> None:
     assert child.returncode == 0
     assert [*tmp_path.iterdir()] == [path]
     assert ca.load(path).shape == (20, 100_000)
+
+
+@pytest.mark.parametrize("codec", ["delta", "gzip"])
+def test_an_open_file_will_do(codec: str, tmp_path: Path) -> None:
+    array = ca.compress(np.arange(6000, dtype=np.uint16).reshape(60, 10, 10), codec=codec)
+    file = io.BytesIO(b"something before")
+    file.seek(0, io.SEEK_END)
+    ca.save(file, array)
+    file.seek(len(b"something before"))
+    np.testing.assert_array_equal(ca.load(file).read(), array.read())
+    with (tmp_path / "array").open("w+b") as opened:
+        ca.save(opened, array)
+        opened.seek(0)
+        np.testing.assert_array_equal(ca.load(opened).read(), array.read())
+    np.testing.assert_array_equal(ca.load(tmp_path / "array").read(), array.read())
+    with pytest.raises(CorruptFileError, match="the file: cut short"):
+        ca.load(io.BytesIO(file.getvalue()[len(b"something before") : -1]))

@@ -48,7 +48,7 @@ PUBLIC = [
 
 
 def test_the_public_names_are_these() -> None:
-    modules = {"abc", "codecs", "dtypes", "errors", "registry", "testing", "torch"}
+    modules = {"abc", "codecs", "dtypes", "errors", "registry", "sampling", "testing", "torch", "usage"}
     names = {name for name in vars(ca) if not name.startswith("_")} - modules
     assert sorted(names) == sorted(PUBLIC)
 

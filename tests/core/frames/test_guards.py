@@ -6,19 +6,22 @@ import ctypes
 import mmap
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from streams import Screens
 
-from compressed_array import _changes
+from compressed_array import _book_learning, _changes, _codebooks, _residuals
 from compressed_array._frame_state import _fits
 from compressed_array._frame_twin import encode_frame
 from compressed_array._frames import Frames
+from compressed_array._groups import ZSTD
 from compressed_array._kernels import native
 from compressed_array._lanes import DELTA
 from compressed_array._layouts import Layout, geometry
+from compressed_array._store import exchange
 from compressed_array._test_data import mutations
 
 pytestmark = [
@@ -115,7 +118,8 @@ def test_groups_are_checked_within_their_bounds(size: int, monkeypatch: pytest.M
 
     def both(data: np.ndarray[Any, Any], count: int) -> bool:
         answers = {
-            bool(kernels.group_fits(at.ctypes.data, at.size, 0, count, size, references)) for at in memory.places(data)
+            bool(kernels.group_fits(at.ctypes.data, at.size, 0, count, size, references, references[:0]))
+            for at in memory.places(data)
         }
         with monkeypatch.context() as patch:
             patch.setattr("compressed_array._frame_state.native", lambda module: None)
@@ -130,6 +134,38 @@ def test_groups_are_checked_within_their_bounds(size: int, monkeypatch: pytest.M
     assert not both(whole[:-1], 6)
     for bad in mutations(group, 150, seed=size):
         both(np.frombuffer(bad, np.uint8), 6)
+
+
+@pytest.mark.parametrize("word", [2, 4, 8])
+@pytest.mark.parametrize("share", [0, 0.1, 0.9])
+def test_words_by_a_codebook_are_checked_within_their_bounds(word: int, share: float) -> None:
+    rng, memory, frames = np.random.default_rng(word), Guarded(4096), Guarded(1024)
+    kernels = native("_group_kernels")
+    small = np.where(rng.random(96) < share, 0, rng.integers(-90, 90, 96)).astype(f"<i{word}").view(np.uint8)
+    book = _book_learning.learn(small, word)
+    body, lengths, books = _codebooks.encode(small, book), np.array([0, 0]), np.array([0, book.ctypes.data])
+    assert body is not None
+    for at in frames.places(small):
+        assert _codebooks.encode(at, book) == body
+    head = _residuals.head(_residuals.word(_residuals.BOOK, 1, 1))
+    for coded in (body, body[:-1], b"", *mutations(body, 150, seed=word)):
+        record = head + coded
+        data = np.frombuffer(_changes.varint(len(record) << 2 | ZSTD) + record, np.uint8)
+        answers = {
+            bool(kernels.group_fits(at.ctypes.data, at.size, 0, 1, small.size, lengths, books))
+            for at in memory.places(data)
+        }
+        assert answers == {_codebooks.fits(np.frombuffer(coded, np.uint8), book, small.size)}
+        if answers == {True}:
+            behind, one, other = (
+                np.append(data[-len(coded) :], np.zeros(16, np.uint8)),
+                *np.empty((2, small.size), np.uint8),
+            )
+            for out in frames.places(one):
+                kernels.decode_words_at(behind.ctypes.data, out.size, book.ctypes.data, out.ctypes.data)
+                one[:] = out
+            _codebooks.decode(np.frombuffer(coded, np.uint8), book, other)
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("kernel_there", [True, False])
@@ -167,3 +203,29 @@ def test_comparing_and_taking_frames_reads_items_and_no_more(depth: int, last: b
         assert np.array_equal(array.read(), plain)
         if depth > 1:
             assert geometry(Layout.of(shape, 1, 0, 1), shape, 1, (side * side, side, 1)) is not None
+
+
+@pytest.mark.parametrize("codec", ["delta", "auto"])
+def test_taking_over_groups_reads_these_and_no_more(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames that are written anew, since what they were coded against is not there, lie at both ends, too."""
+    import compressed_array as ca
+    from compressed_array import _adoption
+
+    monkeypatch.setattr(_adoption, "MOST_TAKEN", 0)
+    rng, background = np.random.default_rng(0), Screens(0, (4, 24, 24), "noise").next()
+    target, plain = ca.zeros((240, 24, 24), np.uint8, codec=codec), []
+    for turn, frame in enumerate(background):
+        items = np.where(rng.random((120, 24, 24)) < 0.1, 7, frame).astype(np.uint8)
+        array = ca.compress(items, codec=codec)
+        with array.store.epochs.writing:
+            export, numbers = array.store.export(array.cells.numbers)
+        assert export.references
+        low, place = 60 * turn, Guarded(export.data.size)
+        for data in place.places(export.data):
+            new = np.zeros(120, np.uint32)
+            with target.store.epochs.writing, target.store.epochs.turn:
+                assert target.store.adopt(replace(export, data=data), numbers, new)
+                target.store.release(new[60:])
+                exchange(target.store, target.cells.numbers[low : low + 60], new[:60])
+        plain.append(items[:60])
+    assert np.array_equal(target.read(), np.concatenate(plain))

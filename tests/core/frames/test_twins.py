@@ -99,6 +99,17 @@ def test_a_camera_of_which_pixels_are_foretold(dtype: str) -> None:
     assert array.store._frames.foretold != _residuals.PLAIN
 
 
+@pytest.mark.parametrize("dtype", ["<f4", "<i8"])
+def test_states_by_a_codebook(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    plain = rng.normal(size=(200, 2, 90)).astype("<f2").astype(dtype) if dtype == "<f4" else None
+    states = rng.integers(0, 999, (200, 2, 90)).astype(dtype) if plain is None else plain
+    states[120:125], states[60:62] = 0, states[59]
+    states[:, :, 7] = np.where(rng.random((200, 2)) < 0.1, -(2**20) + 1, states[:, :, 7])
+    array = compare((64, 2, 90), states.dtype, 1, "auto", [(t % 64, items) for t, items in enumerate(states)])
+    assert _residuals.foretells(array.store._frames.foretold) == _residuals.BOOK
+
+
 def test_a_stack_that_is_seen_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are looked at now and then are counted alike, by whichever way they are written."""
     monkeypatch.setattr(_stacks, "ASK_AGAIN", 100)

@@ -30,6 +30,7 @@ from compressed_array._outside import outside
 from compressed_array._store import RecordNumbers, Store
 from compressed_array._stores import new_store
 from compressed_array._table import Table
+from compressed_array._transfer import transferred
 from compressed_array.errors import UnsupportedOperationError
 from compressed_array.registry import shorthand
 
@@ -193,9 +194,12 @@ class CompressedArray(ArrayMethods, NDArrayOperatorsMixin, np.ndarray[Any, np.dt
         rows = None if cells is None else cells.row_writer  # for steps of a buffer, which should not wait for Python
         if rows is not None and type(key) is int and type(value) is np.ndarray and rows.write(key, value):
             return
+        has_fields = field_names(key)
+        if isinstance(value, CompressedArray) and not has_fields and transferred([self.cells], key, [value.cells]):
+            return
         epochs = self._table.store.epochs
         with epochs.writing, epochs.turn:
-            if field_names(key):
+            if has_fields:
                 items = self.read()
                 items[key] = cast_exactly(value, items[key].dtype)
                 key, value = ..., items

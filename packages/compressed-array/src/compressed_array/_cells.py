@@ -81,7 +81,7 @@ class Cells:
         if plan is None or plan.array_in_item:
             self._write_scattered(key, value)
         elif plan.whole_items:
-            positions = self._positions(plan)
+            positions = self.positions(plan)
             self._publish(plan, positions, self._store_items(plan, positions, value))
         else:
             self._write_parts(plan, value)
@@ -107,7 +107,7 @@ class Cells:
         answer: Dense = items.reshape(len(needed), prod(self.item_shape))[which.reshape(cells.shape), inside]
         return answer
 
-    def _positions(self, plan: SplitKey) -> Positions:
+    def positions(self, plan: SplitKey) -> Positions:
         """Where in the table the cells of a key are, in C order."""
         target = self.numbers[(*plan.grid, ...)]
         if not plan.advanced_grid:
@@ -157,7 +157,7 @@ class Cells:
     def _write_parts(self, plan: SplitKey, value: Any) -> None:
         """Read, change and write back the items that a key reaches into."""
         numbers = self.numbers[(*plan.grid, ...)]
-        flat, positions = numbers.reshape(-1), self._positions(plan)
+        flat, positions = numbers.reshape(-1), self.positions(plan)
         source = Source(value, numbers.shape, part_shape(self.item_shape, plan.item), self.dtype)
 
         def changed(low: int, high: int) -> Dense:

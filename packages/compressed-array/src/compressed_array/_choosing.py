@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array import _residuals
-from compressed_array._frames import Bytes, Frames
+from compressed_array import _book_learning, _codebooks, _residuals
+from compressed_array._frames import MOST_REFERENCES, Bytes, Frames
 from compressed_array._groups import SLOTS
 from compressed_array._lanes import ENOUGH
 from compressed_array._payloads import Payloads
@@ -28,7 +28,7 @@ from compressed_array.codecs.zstd import Zstd
 # In the order of their speed: a level is chosen if it takes clearly less space than those before, and one of the slow
 # ones only for frames that are simple, where it is not slow.
 ZSTD_LEVELS, SLOW_LEVEL, SIMPLE = (1, 3, 6, 9), 9, 1 / 20
-CLEARLY = 0.95
+CLEARLY, NEARLY = 0.95, 0.98  # the latter for another codebook
 NEAREST = 16  # bytes: what is nearer cannot be put back many bytes at a time
 LITTLE, SHOWN = 1 / 112, 4
 # What a group of changes should come to, which bounds the walk to a frame in it.
@@ -54,6 +54,7 @@ class Trial:
     levels: list[Zstd]
     foretold: int = _residuals.PLAIN
     level: Zstd | None = None
+    book: Bytes | None = None  # a new one, which `foretold` takes to be the next reference
 
     def __post_init__(self) -> None:
         base = self.frames.references[self.frames.reference][: self.runs[0].shape[1]]
@@ -70,12 +71,16 @@ class Trial:
         if self.levels:
             self._find_what_is_foretold()
             self._find_level()
+        if self.frames.itemsize in _codebooks.WORD_SIZES and self.raw % self.frames.itemsize == 0:
+            self._find_book(np.concatenate(self.runs))
 
     def _find_what_is_foretold(self) -> None:
         """See what zstd, at the first level, had best be given."""
         ways = [_residuals.word(_residuals.BEFORE, distance, self.frames.itemsize) for distance in self._distances()]
         if self.frames.reference:
             ways.append(_residuals.word(_residuals.REFERENCE, self.frames.reference, self.frames.itemsize))
+        if self.frames.itemsize in _residuals.SIZES[1:]:  # against nothing: bytes are sorted, and that is all
+            ways.append(_residuals.word(_residuals.REFERENCE, 0, self.frames.itemsize))
         self.level = self.levels[0]
         least = self._sizes(self.level, _residuals.PLAIN).sum()
         for how in ways:
@@ -91,13 +96,22 @@ class Trial:
             if sizes.sum() < CLEARLY * self.packed.sum():
                 self.packed, self.level = sizes, level
 
+    def _find_book(self, together: npt.NDArray[np.uint8]) -> None:
+        """See whether a codebook makes less of frames than zstd: the one in use, or another that suits them better."""
+        now, least = self.frames.foretold, CLEARLY * self.packed.sum()
+        if _residuals.foretells(now) == _residuals.BOOK:
+            sizes = sizes_of(self.sample, now, self.frames.references, None)
+            if sizes.sum() < least:
+                self.packed, self.foretold, least = sizes, now, NEARLY * sizes.sum()
+        if len(self.frames.references) < MOST_REFERENCES:
+            book = _book_learning.learn(together, self.frames.itemsize)
+            how = _residuals.word(_residuals.BOOK, len(self.frames.references), 1)
+            sizes = sizes_of(self.sample, how, [*self.frames.references, book], None)
+            if sizes.sum() < least:
+                self.packed, self.foretold, self.book = sizes, how, book
+
     def _sizes(self, level: Zstd, how: int) -> npt.NDArray[np.int64]:
-        left = (
-            self.sample
-            if how == _residuals.PLAIN
-            else [_residuals.taken(f, how, self.frames.references) for f in self.sample]
-        )
-        return level.encode_parts(Payloads.from_parts(list(left))).size + len(_residuals.head(how))
+        return sizes_of(self.sample, how, self.frames.references, level)
 
     def _distances(self) -> list[int]:
         """How many bytes before a pixel its neighbours along each axis are."""
@@ -166,6 +180,16 @@ class Trial:
     @property
     def _copy(self) -> float:
         return ITEM + PER_BYTE * self.frames.record_nbytes
+
+
+def sizes_of(sample: npt.NDArray[np.uint8], how: int, references: list[Bytes], level: Any) -> npt.NDArray[np.int64]:
+    """What frames take by zstd, given what is left of them, or by a codebook."""
+    head = len(_residuals.head(how))
+    if _residuals.foretells(how) == _residuals.BOOK:
+        book = references[how >> _residuals.NUMBER_AT]
+        return np.array([_codebooks.size_of(frame, book) + head for frame in sample])
+    left = [frame if how == _residuals.PLAIN else _residuals.taken(frame, how, references) for frame in sample]
+    return np.asarray(level.encode_parts(Payloads.from_parts(left)).size + head)
 
 
 def _changes(frame: Bytes, last: Bytes | None, bases: list[Bytes]) -> bytes:

@@ -12,6 +12,7 @@ import json
 import os
 import struct
 import zlib
+from contextlib import nullcontext
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -52,8 +53,11 @@ SECTIONS: dict[str, dict[str, str]] = {
 }
 
 
-def save(path: str | os.PathLike[str], array: CompressedArray) -> None:
-    """Write an array to a file, as compressed as it is; a file of that name is replaced once all is written."""
+def save(path: str | os.PathLike[str] | BinaryIO, array: CompressedArray) -> None:
+    """Write an array to a file, as compressed as it is; a file of that name is replaced once all is written.
+
+    An open binary file is written to from where it is, and holds nothing else behind that.
+    """
     state = take(array)
     records = state.records
     kind = "frames" if isinstance(records, FrameExport) else "cells"
@@ -73,16 +77,16 @@ def save(path: str | os.PathLike[str], array: CompressedArray) -> None:
         "sections": {name: {"nbytes": part.nbytes, "crc32": zlib.crc32(part.data)} for name, part in packed.items()},
     }
     text = json.dumps(header).encode()
-    with replacing(path) as file:
+    with replacing(path) if isinstance(path, (str, os.PathLike)) else nullcontext(path) as file:
         file.write(PREFIX.pack(MAGIC, len(text), zlib.crc32(text)))
         file.write(text)
         for part in packed.values():
             file.write(part.data)
 
 
-def load(path: str | os.PathLike[str]) -> CompressedArray:
-    """The array that was saved to a file."""
-    with Path(path).open("rb") as file:
+def load(path: str | os.PathLike[str] | BinaryIO) -> CompressedArray:
+    """The array that was saved to a file: one of that name, or one that is open for reading and can be sought in."""
+    with Path(path).open("rb") if isinstance(path, (str, os.PathLike)) else nullcontext(path) as file:
         try:
             header = _read_header(file)
             sections = _read_sections(file, SECTIONS[header.get("store", "cells")], header["sections"])
@@ -90,39 +94,51 @@ def load(path: str | os.PathLike[str]) -> CompressedArray:
         except (CorruptFileError, UnknownCodecError):
             raise
         except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise CorruptFileError(f"{path}: the header does not describe a compressed array ({error})") from error
+            name = _name(file)
+            raise CorruptFileError(f"{name}: the header does not describe a compressed array ({error})") from error
     return rebuild(CompressedArray, state)
 
 
+def _name(file: BinaryIO) -> str:
+    return str(getattr(file, "name", "the file"))
+
+
+def _left(file: BinaryIO) -> int:
+    """How many bytes are to be read yet."""
+    here = file.tell()
+    end = file.seek(0, os.SEEK_END)
+    file.seek(here)
+    return end - here
+
+
 def _read_header(file: BinaryIO) -> dict[str, Any]:
-    start = file.read(PREFIX.size)
+    start, name = file.read(PREFIX.size), _name(file)
     if len(start) < PREFIX.size or not start.startswith(MAGIC[:-1]):
-        raise CorruptFileError(f"{file.name}: not a saved compressed array")
+        raise CorruptFileError(f"{name}: not a saved compressed array")
     magic, length, checksum = PREFIX.unpack(start)
     if magic != MAGIC:
-        raise CorruptFileError(f"{file.name}: saved in a format this version does not know; upgrade compressed-array")
-    if length > os.fstat(file.fileno()).st_size:
-        raise CorruptFileError(f"{file.name}: cut short")
+        raise CorruptFileError(f"{name}: saved in a format this version does not know; upgrade compressed-array")
+    if length > _left(file):
+        raise CorruptFileError(f"{name}: cut short")
     text = file.read(length)
     if len(text) < length or zlib.crc32(text) != checksum:
-        raise CorruptFileError(f"{file.name}: the header was changed or cut short")
+        raise CorruptFileError(f"{name}: the header was changed or cut short")
     header: dict[str, Any] = json.loads(text)
     if not _is_count(header["format"]) or header["format"] != FORMAT:
-        raise CorruptFileError(f"{file.name}: saved in a format this version does not know; upgrade compressed-array")
+        raise CorruptFileError(f"{name}: saved in a format this version does not know; upgrade compressed-array")
     return header
 
 
 def _read_sections(file: BinaryIO, names: dict[str, str], said: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
-    left = os.fstat(file.fileno()).st_size - file.tell()
     sizes = {name: said[name]["nbytes"] for name in names}
     # Each by itself, too: what is less than nothing would make up for one that is larger than the file.
-    if not all(map(_is_count, sizes.values())) or sum(sizes.values()) != left:
-        raise CorruptFileError(f"{file.name}: cut short, or something was added to it")
+    if not all(map(_is_count, sizes.values())) or sum(sizes.values()) != _left(file):
+        raise CorruptFileError(f"{_name(file)}: cut short, or something was added to it")
     sections = {}
     for name, dtype in names.items():
         raw = file.read(sizes[name])
         if zlib.crc32(raw) != said[name]["crc32"]:
-            raise CorruptFileError(f"{file.name}: the section {name!r} was changed")
+            raise CorruptFileError(f"{_name(file)}: the section {name!r} was changed")
         sections[name] = np.frombuffer(raw, dtype)
     return sections
 

@@ -55,6 +55,7 @@ from compressed_array._native import (
     part,
     words_at,
 )
+from compressed_array._residuals import NUMBER_AT
 from compressed_array._table_kernels import groups_of, lane_at, layout_of, lists_of
 from compressed_array._tables import (
     CELLS_AT,
@@ -129,7 +130,7 @@ def write_batch(
     fresh = scratch + 2 * (size + (size >> 8) + ROOM)
     groups, lists = groups_of(tables), lists_of(tables)
     counts, used, live = lists[3], tables[USED_BYTES], tables[LIVE_BYTES]
-    references = words_at(tables[REFERENCES], reference + 1)
+    references = words_at(tables[REFERENCES], max(reference, foretold >> NUMBER_AT) + 1)
     for i in range(first, lane_of.shape[0]):
         lane, item = lane_at(tables[LANES], lane_of[i]), source + i * stride
         kept, new, follows = lane[ITEM], depth, lane[LAST] != 0

@@ -7,6 +7,7 @@ remember is left behind: the first items written after a journey are stored as i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array import _changes, _narrowing, _residuals
+from compressed_array import _changes, _codebooks, _narrowing, _residuals
 from compressed_array._frame_twin import split_records
 from compressed_array._frames import LARGEST_ITEM, MOST_REFERENCES, Frames
 from compressed_array._groups import (
@@ -45,7 +46,9 @@ from compressed_array.codecs.zstd import Zstd
 from compressed_array.errors import CorruptPayloadError
 
 Numbers = npt.NDArray[np.int64]
+Books = Sequence[npt.NDArray[np.uint8] | None]
 STREAMED_FROM = 8 * 1024 * 1024  # bytes that a packed group unpacks to
+LITTLE = 16  # times as many bytes as references have: then it is not worth it to see who needs them
 MOST_CODECS = 1 + len(DICTIONARIES)  # one from the beginning, and those with a dictionary
 
 
@@ -112,7 +115,7 @@ def export(frames: Frames, groups: Numbers, choice: Any, found: bool) -> FrameEx
         list(frames.codecs)
         if is_packed.any() or isinstance(choice, DeltaZstd)
         else [],  # zstd may be missing elsewhere
-        list(frames.references[1:]),
+        _references(frames, tag, data, size, table["count"].astype(np.int64)),
         tag,
         table["size"].copy(),
         np.where(there, at + 1, 0).astype(np.uint32),
@@ -120,6 +123,37 @@ def export(frames: Frames, groups: Numbers, choice: Any, found: bool) -> FrameEx
         table["layout"].copy(),
         data,
     )
+
+
+def _references(
+    frames: Frames, tag: npt.NDArray[np.uint8], data: npt.NDArray[np.uint8], size: Numbers, count: Numbers
+) -> list[npt.NDArray[np.uint8]]:
+    """The references that groups may need, with nothing in the place of others where those would be much of it all."""
+    references = list(frames.references[1:])
+    if ((tag >= FIRST_CODEC) & (tag < NARROW)).any():  # of which nobody knows without unpacking them
+        return references
+    if LITTLE * sum(map(len, references)) <= data.nbytes:
+        return references
+    groups = np.flatnonzero(tag == RECORDS)
+    payloads = Payloads.in_one_buffer(data, (np.cumsum(size) - size)[groups], size[groups])
+    used, kernels = np.zeros(MOST_REFERENCES, np.int64), native("_adoption_kernels")
+    if kernels is not None:
+        kernels.mark_references(payloads.addresses(), count[groups], used)
+    else:
+        for i, records in enumerate(count[groups].tolist()):
+            used[[needed_by(kind, body)[0] for kind, body in split_records(payloads[i], records)]] = 1
+    return [reference if used[k] else reference[:0].copy() for k, reference in enumerate(references, 1)]
+
+
+def needed_by(kind: int, body: npt.NDArray[np.uint8]) -> tuple[int, int, npt.NDArray[np.uint8]]:
+    """Which reference a record needs, or 0; how a record of zstd's was made, and what it made."""
+    if kind == FROM_REFERENCE:
+        return int(body[0]), _residuals.PLAIN, body[1:]
+    if kind != ZSTD:
+        return 0, _residuals.PLAIN, body
+    word, rest = _residuals.split(body)
+    by_reference = _residuals.foretells(word) in (_residuals.REFERENCE, _residuals.BOOK)
+    return word >> _residuals.NUMBER_AT if by_reference else 0, word, rest
 
 
 def restore(frames: Frames, export: FrameExport) -> None:
@@ -174,6 +208,7 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
         raise CorruptPayloadError("the groups contradict each other")
     end = np.cumsum(export.size.astype(np.int64))
     lengths = np.array([prod(item_shape) * itemsize, *map(len, export.references)], np.int64)
+    books = [None, *(_codebooks.checked(reference) for reference in export.references)]
     for group, (tag, size, count, of) in enumerate(
         zip(export.tag.tolist(), export.size.tolist(), export.count.tolist(), export.layout_of.tolist(), strict=True)
     ):
@@ -185,13 +220,14 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
             if not 0 <= unpacked <= count * (frame_nbytes + ROOM):
                 raise CorruptPayloadError(f"group {group} says that it unpacks to more than its frames take")
             if unpacked > STREAMED_FROM:
-                is_group = _stream_fits(codec, data, unpacked, count, frame_nbytes, lengths)
+                is_group = _stream_fits(codec, data, unpacked, count, frame_nbytes, lengths, books)
             else:
-                is_group = _fits(np.frombuffer(codec.decode(data), np.uint8), False, count, frame_nbytes, lengths)
+                records = np.frombuffer(codec.decode(data), np.uint8)
+                is_group = _fits(records, False, count, frame_nbytes, lengths, books)
         elif tag == NARROW:
             is_group = _narrowing.fits(data, count, frame_nbytes)
         else:
-            is_group = _fits(data, tag == PLAIN, count, frame_nbytes, lengths)
+            is_group = _fits(data, tag == PLAIN, count, frame_nbytes, lengths, books)
         if not is_group:
             raise CorruptPayloadError(f"group {group} is not one of {count} frames of {frame_nbytes} bytes")
 
@@ -226,7 +262,13 @@ def _numbers_fit(export: FrameExport, numbers: RecordNumbers) -> bool:
 
 
 def _stream_fits(
-    codec: Zstd, data: npt.NDArray[np.uint8], unpacked: int, count: int, frame_nbytes: int, references: Numbers
+    codec: Zstd,
+    data: npt.NDArray[np.uint8],
+    unpacked: int,
+    count: int,
+    frame_nbytes: int,
+    references: Numbers,
+    books: Books,
 ) -> bool:
     """Whether bytes unpack to a group, seen record by record: together they may take much more memory than an item."""
     taken = 0
@@ -247,16 +289,22 @@ def _stream_fits(
             if kind == SINCE_LAST:
                 kind, body = FROM_REFERENCE, b"\0" + body  # which are the same bounds
             record = np.frombuffer(_changes.varint(len(body) << KIND_BITS | kind) + body, np.uint8)
-            if not _fits(record, False, 1, frame_nbytes, references):
+            if not _fits(record, False, 1, frame_nbytes, references, books):
                 return False
         return taken == unpacked and not stream.read(1)
 
 
-def _fits(data: npt.NDArray[np.uint8], plain: bool, count: int, frame_nbytes: int, references: Numbers) -> bool:
-    """Whether bytes are a group of `count` frames; by its kernel where there is one."""
+def _fits(
+    data: npt.NDArray[np.uint8], plain: bool, count: int, frame_nbytes: int, references: Numbers, books: Books = ()
+) -> bool:
+    """Whether bytes are a group of `count` frames; by its kernel where there is one.
+
+    `references` says how long each is, and `books` are those of them that are sound codebooks.
+    """
     kernels = native("_group_kernels")
     if kernels is not None:
-        return bool(kernels.group_fits(data.ctypes.data, data.size, plain, count, frame_nbytes, references))
+        places = np.array([0 if book is None else book.ctypes.data for book in books], np.int64)
+        return bool(kernels.group_fits(data.ctypes.data, data.size, plain, count, frame_nbytes, references, places))
     if plain:
         return bool(data.size == count * frame_nbytes)
     frame = np.zeros(frame_nbytes, np.uint8)
@@ -269,10 +317,20 @@ def _fits(data: npt.NDArray[np.uint8], plain: bool, count: int, frame_nbytes: in
                 if not len(body) or body[0] >= len(references) or references[body[0]] < frame_nbytes:
                     return False
                 _changes.apply(body[1:], frame)
-            elif kind == ZSTD and not _residuals.is_sound(_residuals.split(body)[0], frame_nbytes, references.tolist()):
+            elif kind == ZSTD and not _is_sound(body, frame_nbytes, references, books):
                 return False
             if (k == 0 and kind == SINCE_LAST) or (kind == RAW and len(body) != frame_nbytes):
                 return False
     except CorruptPayloadError:
         return False
     return sum(len(_changes.varint(len(body) << KIND_BITS)) + len(body) for _, body in records) == data.size
+
+
+def _is_sound(body: npt.NDArray[np.uint8], frame_nbytes: int, references: Numbers, books: Books) -> bool:
+    """Whether a record of zstd's, or by a codebook, is made in a way that there is."""
+    how, rest = _residuals.split(body)
+    if _residuals.foretells(how) != _residuals.BOOK:
+        return _residuals.is_sound(how, frame_nbytes, references.tolist())
+    number = how >> _residuals.NUMBER_AT
+    book = books[number] if number < len(books) else None
+    return book is not None and _codebooks.fits(rest, book, frame_nbytes)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array import _changes, _residuals
+from compressed_array import _changes, _codebooks, _residuals
 from compressed_array._frames import Bytes, Frames
 from compressed_array._groups import (
     ADDRESS_MASK,
@@ -247,12 +247,19 @@ def encode_frame(
             found = bytes([base]) + changes(frame, frames.references[base][: frame.size])
             if len(found) < len(best):
                 kind, best = FROM_REFERENCE, found
-    if frames.intra is not None and len(best) > 1 and (mode == INTRA or len(best) > frames.worth_zstd):
+    if len(best) > 1 and (mode == INTRA or len(best) > frames.worth_zstd):
         how = frames.foretold
-        left = frame if how == _residuals.PLAIN else _residuals.taken(frame, how, frames.references)
-        found = _residuals.head(how) + bytes(frames.intra.encode(left))
-        if len(found) < len(best):
-            kind, best = ZSTD, found
+        if _residuals.foretells(how) == _residuals.BOOK:
+            coded = _codebooks.encode(frame, frames.references[how >> _residuals.NUMBER_AT])
+            if coded is not None and len(_residuals.head(how)) + len(coded) < len(best):
+                record = _residuals.head(how) + coded
+                return _changes.varint(len(record) << KIND_BITS | ZSTD) + record
+            how = _residuals.PLAIN
+        if frames.intra is not None:
+            left = frame if how == _residuals.PLAIN else _residuals.taken(frame, how, frames.references)
+            found = _residuals.head(how) + bytes(frames.intra.encode(left))
+            if len(found) < len(best):
+                kind, best = ZSTD, found
     return _changes.varint(len(best) << KIND_BITS | kind) + best
 
 
@@ -290,10 +297,13 @@ def decode_frame(frames: Frames, kind: int, body: Bytes, frame: Bytes) -> None:
         _changes.apply(body[1:], frame)
     elif kind == RAW:
         frame[...] = body
-    elif frames.decoder is None:
-        raise CodecUnavailableError("zstd", "zstd")
     else:
         how, payload = _residuals.split(body)
+        if _residuals.foretells(how) == _residuals.BOOK:
+            _codebooks.decode(payload, frames.references[how >> _residuals.NUMBER_AT], frame)
+            return
+        if frames.decoder is None:
+            raise CodecUnavailableError("zstd", "zstd")
         left = frame if how == _residuals.PLAIN else np.empty_like(frame)
         frames.decoder.decode(payload, out=left)
         if how != _residuals.PLAIN:

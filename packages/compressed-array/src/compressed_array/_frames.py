@@ -31,6 +31,7 @@ class Frames:
         self.heap, self.groups = HostHeap(), Groups()
         self.layouts: list[Layout] = []
         # Reference 0 is a frame of zeros, of whatever size, in memory that is never written to and costs nothing.
+        # Others may be codebooks.
         self.references: list[Bytes] = [map_memory(max(self.record_nbytes, 1))]
         self.codecs: list[Any] = []  # what groups are packed by, or were
         # What writes zstd's records, and what reads them, whatever their level; None where zstd is missing.
@@ -40,7 +41,7 @@ class Frames:
         self.mode, self.capacity = DELTA, 1
         self.many_full = MANY  # groups that are full before something is done about them
         self.worth_zstd = 0  # of a record of more bytes than this, zstd may make fewer
-        self.foretold = PLAIN  # what is taken from a frame before zstd gets it, as `_residuals` says
+        self.foretold = PLAIN  # what is taken from a frame before zstd gets it, or the codebook, as `_residuals` says
         self.most_unpacked = 0  # bytes of a group before a codec packed it
         self.reference = 0
         self.use_layout(layout)
@@ -53,12 +54,16 @@ class Frames:
 
     def use_layout(self, layout: Layout) -> None:
         """Divide items in another way from the next one on; the lanes start over."""
-        if layout not in self.layouts:
-            self.layouts.append(layout)
-        self.layout_number = self.layouts.index(layout)
-        self.layout_words = np.array([part[:3] for part in self.layouts], np.int64)
+        self.layout_number = self.number_of(layout)
         self.reference, self.foretold = 0, PLAIN
         self._geometries: dict[tuple[int, ...], Geometry | None] = {}
+
+    def number_of(self, layout: Layout) -> int:
+        """By which number groups know a layout."""
+        if layout not in self.layouts:
+            self.layouts.append(layout)
+            self.layout_words = np.array([part[:3] for part in self.layouts], np.int64)
+        return self.layouts.index(layout)
 
     def add_reference(self, frame: Bytes) -> None:
         """Code frames against this one from now on."""

@@ -21,20 +21,24 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array import _frame_native, _frame_state
+from compressed_array._adoption import Adoption
 from compressed_array._epochs import Epochs
 from compressed_array._frame_state import FrameExport, Snapshot
 from compressed_array._frame_twin import TwinEngine
-from compressed_array._frames import LARGEST_ITEM, Frames
-from compressed_array._groups import DEAD, FULL, ITEMS, MANY, PUT_AND_DIED, SLOTS
+from compressed_array._frames import LARGEST_ITEM, SMALL_FRAME, Frames
+from compressed_array._groups import DEAD, FULL, ITEMS, MANY, NARROW, PLAIN, PUT_AND_DIED, SLOTS
 from compressed_array._keeper import Keeper
 from compressed_array._kernels import is_known
-from compressed_array._lanes import CAPACITY
+from compressed_array._lanes import CAPACITY, DELTA
 from compressed_array._layouts import Geometry, Layout, stacks, strides_of
 from compressed_array._row_writer import RowWriter
 from compressed_array._stacks import StackFinder, given_layout
 from compressed_array._store import Lanes, RecordNumbers, Records, exchange, unchanging
 from compressed_array._watch import Watch
 from compressed_array.errors import BusyStoreError
+
+DENSE = 0.5  # of the frames of groups, so many are needed by items that are taken over with them
+MOST_LAYOUTS = 255
 
 
 class FrameStore:
@@ -54,6 +58,7 @@ class FrameStore:
         self._finder = None if self._is_given or not stacks(item_shape) else StackFinder(item_shape)
         self._watch = Watch(self._frames, self.epochs, codec)
         self._keeper = Keeper(self._frames, self.epochs, self._watch)
+        self._adoption = Adoption(self._frames)
         self._engine: Any = None
         self._known_lanes: tuple[Lanes | None, Lanes | None] = None, None
         self._graveyard: deque[RecordNumbers] = deque()
@@ -210,6 +215,50 @@ class FrameStore:
         groups = np.unique(self._frames.needed(numbers))
         exported = _frame_state.export(self._frames, groups, self.codec_choice, self._finder is None)
         return exported, _frame_state.renumbered(groups, numbers)
+
+    def are_dense(self, numbers: RecordNumbers) -> bool:
+        """Whether these items, each given once, are most of what the groups hold that they need."""
+        frames = self._frames.groups.table["count"][np.unique(self._frames.needed(numbers))]
+        return bool(np.count_nonzero(numbers) >= DENSE * int(frames.sum()))
+
+    def adopt(self, export: FrameExport, numbers: RecordNumbers, out: RecordNumbers) -> bool:
+        """Take groups of another store over without decoding them; says whether they can be had here so.
+
+        What their items are called here is put into `out`, with a reference for each occurrence in `numbers`; all of
+        them, or nothing has changed.
+        """
+        self._settle()
+        if not self._would_write(export):
+            return False
+        self._version += 1
+        self.changes += 1
+        layout = export.layouts[export.layout]
+        if self._finder is not None and export.found and layout.depth > 1:
+            self._finder = None
+            self._use_layout(layout)
+        engine = self.engine
+        prepared = self._adoption.prepared(export, engine)
+        if prepared is None:
+            return False
+        self._keeper.tend(engine, self._adoption.put(export, *prepared, numbers, out, engine))
+        return True
+
+    def _would_write(self, export: FrameExport) -> bool:
+        """Whether exported groups are such as this store would write, or packs and looks at when it has them."""
+        frames, watch, choice = self._frames, self._watch, export.choice
+        level, coded = getattr(watch.choice, "level", None), (export.tag != PLAIN) & (export.tag != NARROW)
+        used = [export.layouts[number] for number in np.unique(export.layout_of).tolist()]
+        # For "auto", what another codec has chosen is good enough if the last look chose nothing else.
+        is_settled = not isinstance(watch.choice, str) or watch.has_looked
+        is_rows = frames.layout.frame_nbytes < SMALL_FRAME and not coded.any()
+        alike = choice == watch.choice or is_rows or (frames.mode == DELTA and is_settled)
+        return (
+            alike
+            and watch.is_in_order
+            and (level is None or not (export.count[coded] > level).any())
+            and (not self._is_given or used == [frames.layout])
+            and len(set(frames.layouts) | set(export.layouts)) <= MOST_LAYOUTS
+        )
 
     @classmethod
     def restore(

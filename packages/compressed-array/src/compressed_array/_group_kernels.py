@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from compressed_array._change_kernels import changes_fit, take_varint, varint_ends
+from compressed_array._codebook_kernels import decode_words, encode_words
 from compressed_array._groups import FROM_REFERENCE, KIND_BITS, RAW, SINCE_LAST, ZSTD
 from compressed_array._narrow_kernels import narrow_rows, widen_row
 from compressed_array._native import Word, jit, load8
@@ -29,11 +30,23 @@ def widen_at(group: Word, row: Word, nbytes: Word, target: Word) -> None:
     widen_row(group, row, nbytes, target)
 
 
-@jit("boolean(int64, int64, int64, int64, int64, int64[::1])")
-def group_fits(at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Word, references: Any) -> Any:
+@jit("int64(int64, int64, int64, int64, int64, int64)")
+def encode_words_at(frame: Word, size: Word, book: Word, scratch: Word, out: Word, limit: Word) -> Word:
+    """`encode_words`, by itself."""
+    return encode_words(frame, size, book, scratch, out, limit)
+
+
+@jit("void(int64, int64, int64, int64)")
+def decode_words_at(body: Word, size: Word, book: Word, frame: Word) -> None:
+    """`decode_words`, by itself."""
+    decode_words(body, size, book, frame)
+
+
+@jit("boolean(int64, int64, int64, int64, int64, int64[::1], int64[::1])")
+def group_fits(at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Word, references: Any, books: Any) -> Any:
     """Whether bytes from outside are a group of `count` frames; what zstd makes of its records is left to zstd.
 
-    `references` says how long each reference is.
+    `references` says how long each reference is, and `books` where those are that are sound codebooks, or 0.
     """
     end = at + size
     if plain:
@@ -50,7 +63,7 @@ def group_fits(at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Wor
             return False
         if kind == SINCE_LAST and not changes_fit(body, at, frame_nbytes):
             return False
-        if kind == ZSTD and not is_sound(body, at, frame_nbytes, references):
+        if kind == ZSTD and not is_sound(body, at, frame_nbytes, references, books):
             return False
         if kind == FROM_REFERENCE:
             base = np.int64(load8(body)) if body < at else np.int64(references.shape[0])

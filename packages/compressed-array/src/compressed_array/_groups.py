@@ -20,7 +20,8 @@ ADDRESS_MASK = (1 << TAG_BITS) - 1
 # What a group's bytes are: records with a header each, frames as they are, records that went through codec number
 # `tag - FIRST_CODEC` of the store, or frames narrowed. 0 is a group that is not in use.
 RECORDS, PLAIN, FIRST_CODEC, NARROW = 1, 2, 3, 64
-# What a record is: the changes since the frame before, the changes from a reference, a zstd frame, the frame itself.
+# What a record is: the changes since the frame before, the changes from a reference, a zstd frame or words by a
+# codebook, the frame itself.
 SINCE_LAST, FROM_REFERENCE, ZSTD, RAW = range(4)
 KIND_BITS = 2
 

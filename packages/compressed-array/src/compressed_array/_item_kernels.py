@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from compressed_array._change_kernels import copy_short, encode_changes, first_difference, put_varint
+from compressed_array._codebook_kernels import encode_words
 from compressed_array._groups import FROM_REFERENCE, KIND_BITS, RAW, SINCE_LAST, ZSTD
 from compressed_array._lanes import DELTA, ENOUGH, INTRA, ROOM
 from compressed_array._layouts import (
@@ -38,8 +39,8 @@ from compressed_array._native import (
     store8,
     store64,
 )
-from compressed_array._residual_kernels import put_head, take_foretold
-from compressed_array._residuals import PLAIN
+from compressed_array._residual_kernels import is_by_book, put_head, take_foretold
+from compressed_array._residuals import NUMBER_AT, PLAIN
 
 
 @helper
@@ -157,7 +158,8 @@ def encode_frame(
 ) -> Word:
     """Write the smallest record for a frame to `out` and return its size; `last` is 0 where no frame came before.
 
-    Of more than `worth` bytes, zstd may make fewer: of the frame, or of what is left of it, as `how` says.
+    Of more than `worth` bytes, zstd may make fewer: of the frame, or of what is left of it, as `how` says. Or a
+    codebook may, and zstd is given the frames of which that does not.
     """
     kind, best, body, spare, head = np.int64(RAW), size, frame, scratch, np.int64(0)
     slot = size + (size >> 8) + ROOM
@@ -176,7 +178,15 @@ def encode_frame(
             if base == 0:
                 break
             base = np.int64(0)
-    if compress != 0 and best > 1 and (mode == INTRA or best > worth):
+    is_worth = best > 1 and (mode == INTRA or best > worth)
+    if is_worth and is_by_book(how):
+        head = put_head(out, how) - out  # which is written over
+        found = encode_words(frame, size, references[how >> NUMBER_AT], scratch + 3 * slot, spare, best - head - 1)
+        if found >= 0:
+            kind, best, body, is_worth = np.int64(ZSTD), found + head, spare, False
+        else:
+            how, head = np.int64(PLAIN), np.int64(0)
+    if is_worth and compress != 0:
         # All the room that zstd may ask for: with less, it makes other bytes of what hardly shrinks.
         source = frame
         if how != PLAIN:

@@ -15,15 +15,16 @@ from compressed_array._functions import decoded
 from compressed_array._store import Store
 from compressed_array._stores import new_store
 from compressed_array._table import Table
+from compressed_array._transfer import transferred
 
 
 def concatenate(arrays: Sequence[Any], axis: int = 0) -> CompressedArray:
     """The arrays joined along an axis of the grid, in a compressed array on the store of the first that is one.
 
-    Items that lie in that store are not decoded, and kept once for the result and for the array they come from. Plain
-    arrays, and items of other stores, are written to it a few megabytes at a time. An array that grows is
-    `array = concatenate([array, items])`, which copies four bytes for each item that was there; if it began with a few
-    dozen items under "auto", these are written anew once, when it has become a stream.
+    Items that lie in that store are not decoded, and kept once for the result and for the array they come from. Those
+    of other streams are mostly not decoded either. Plain arrays, and all other items, are written to it a few megabytes
+    at a time. An array that grows is `array = concatenate([array, items])`, which copies four bytes for each item that
+    was there; if it began with a few dozen items under "auto", these are written anew once, as it becomes a stream.
     """
     parts: list[Any] = [part if isinstance(part, CompressedArray) else np.asarray(decoded(part)) for part in arrays]
     first = next((part for part in parts if isinstance(part, CompressedArray)), None)
@@ -51,7 +52,7 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> CompressedArray:
         table = Table.holding(store, numbers, is_part=True)
     joined = CompressedArray.on_table(table, first.item_shape, first.dtype)
     for place, part, there in zip(places, parts, is_there, strict=True):
-        if not there:
+        if not there and not (isinstance(part, CompressedArray) and _took_over(joined[place], part)):
             for box in boxes(joined[place].grid_shape, joined.cells.item_nbytes):
                 joined[place][box] = part[box]
     return joined
@@ -64,6 +65,11 @@ def _store_for(first: CompressedArray, grid: tuple[int, ...]) -> Store:
         made = new_store(grid, first.item_shape, first.dtype, choice)
         return made if isinstance(made, FrameStore) else first.store
     return first.store
+
+
+def _took_over(target: CompressedArray, part: CompressedArray) -> bool:
+    """Put items into an array undecoded, if that can be done; all of them at once, since they lie in groups."""
+    return transferred([target.cells], ..., [part.cells])
 
 
 def _without(axis: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -39,6 +39,7 @@ from compressed_array._watch import Watch
 from compressed_array.codecs.delta import encode_changes
 
 Words = npt.NDArray[np.int64]
+_NO_GROUPS: Words = np.empty(0, np.int64)
 MOST_PACKED_ANEW = 32 * 1024 * 1024  # bytes, unpacked: some write has to wait for it
 
 
@@ -78,9 +79,9 @@ class Keeper:
             if had:
                 frames.heap.give_back(old)
 
-    def tend(self, engine: Any) -> None:
-        """Do what is due for groups that are full: pack them, look at them, move what is left of others."""
-        groups = self._frames.groups.take_full()
+    def tend(self, engine: Any, others: Words = _NO_GROUPS) -> None:
+        """Do what is due for groups that are full, and for others: pack them, look at them, tidy up elsewhere."""
+        groups = np.append(self._frames.groups.take_full(), others)
         if not len(groups):
             return
         packed = self._watch.packing is not None

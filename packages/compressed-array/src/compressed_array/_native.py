@@ -67,8 +67,9 @@ def jit(signature: Any) -> Callable[[Kernel], Kernel]:
 def _sources() -> str:
     """A word that changes with any file of which something is compiled into a kernel."""
     here = Path(__file__).parent
-    constants = ("changes", "groups", "heap", "lanes", "layouts", "narrowing", "residuals", "tables")
-    patterns = ("_native.py", "_*_kernels.py", *(f"_{name}.py" for name in constants), "codecs/_*.py")
+    constants = ("changes", "codebooks", "groups", "heap", "lanes", "layouts", "narrowing", "residuals", "tables")
+    by_name = (f"_{name}.py" for name in constants)
+    patterns = ("_native.py", "_*_kernels.py", *by_name, "codecs/_*.py", "sampling/_tree*.py")
     files = [file for pattern in patterns for file in sorted(here.glob(pattern))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 

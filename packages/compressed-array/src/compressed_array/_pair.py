@@ -9,8 +9,10 @@ import numpy as np
 from compressed_array._array import CompressedArray
 from compressed_array._cells import Dense, flat, memory_of
 from compressed_array._functions import is_compressed
+from compressed_array._keys import field_names
 from compressed_array._lending import lend
 from compressed_array._store import byte_rows
+from compressed_array._transfer import transferred
 
 
 def read_pair(
@@ -46,9 +48,17 @@ def read_pair(
     return answers
 
 
-def write_pair(first: CompressedArray, second: CompressedArray, row: int, items: Dense, others: Dense) -> None:
-    """`first[row] = items` and `second[row] = others`: a step of a buffer, in one go if they stand on one store."""
+def write_pair(first: CompressedArray, second: CompressedArray, row: Any, items: Any, others: Any) -> None:
+    """`first[row] = items` and `second[row] = others`: a step of a buffer, in one go if they stand on one store.
+
+    Compressed arrays that stand on one store as well go to many rows, a slice, so that what they have in common is
+    still in memory once, and mostly without being decoded.
+    """
     a, b = first.cells, second.cells
+    if isinstance(items, CompressedArray) and isinstance(others, CompressedArray):
+        writable = first.is_writeable and second.is_writeable and not field_names(row)
+        if writable and transferred([a, b], row, [items.cells, others.cells]):
+            return
     rows, other_rows = a.row_writer, b.row_writer
     if (
         rows is not None

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from compressed_array._change_kernels import put_varint, take_varint, varint_ends
+from compressed_array._codebook_kernels import words_fit
 from compressed_array._native import Word, bytes_at, helper, load8, load64, store8
-from compressed_array._residuals import BEFORE, NUMBER_AT, REFERENCE, SIZE_BITS, ZSTD_BEGINS
+from compressed_array._residuals import BEFORE, BOOK, NUMBER_AT, REFERENCE, SIZE_BITS, ZSTD_BEGINS
 
 SIZE_MASK, FIRST_BYTE = (1 << SIZE_BITS) - 1, (1 << NUMBER_AT) - 1
 
@@ -79,6 +80,18 @@ def split_record(body: Word) -> Word:
 
 
 @helper
+def is_by_book(how: Word) -> Word:
+    """Whether a codebook foretells a frame."""
+    return (how & FIRST_BYTE) >> SIZE_BITS == BOOK
+
+
+@helper
+def book_of(how: Word, references: Word) -> Word:
+    """Where the codebook is that foretells a frame."""
+    return np.int64(load64(references + 8 * (how >> NUMBER_AT)))
+
+
+@helper
 def reference_of(how: Word, references: Word) -> Word:
     """Where the reference is that foretold a frame, or 0 if none did."""
     if (how & FIRST_BYTE) >> SIZE_BITS != REFERENCE:
@@ -87,15 +100,21 @@ def reference_of(how: Word, references: Word) -> Word:
 
 
 @helper
-def is_sound(body: Word, end: Word, size: Word, references: Any) -> Word:
-    """Whether a record of zstd's, from outside, is made in a way that there is; `references` says how long each is."""
+def is_sound(body: Word, end: Word, size: Word, references: Any, books: Any) -> Word:
+    """Whether a record of zstd's, or by a codebook, from outside, is made in a way that there is.
+
+    `references` says how long each is, and `books` where those are that are sound codebooks, or 0.
+    """
     if body >= end:
         return False
     if load8(body) == ZSTD_BEGINS:
         return True
     if varint_ends(body + 1, end) < 0:
         return False
-    how, _ = split_record(body)
+    how, rest = split_record(body)
+    if is_by_book(how):
+        number = how >> NUMBER_AT
+        return number < books.shape[0] and books[number] != 0 and words_fit(rest, end, size, books[number])
     number, foretells = how >> NUMBER_AT, (how & FIRST_BYTE) >> SIZE_BITS
     if size % (np.int64(1) << (how & SIZE_MASK)) != 0:
         return False

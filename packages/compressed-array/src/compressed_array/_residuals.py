@@ -8,6 +8,8 @@ How that was done is a word: the element's size as a power of two, what foretold
 the reference's. Before the zstd frame of a record that was made so stand the word's first byte and the number, as a
 varint; a record that was not begins with zstd's own first byte, which no such word has. `_residual_kernels` does the
 same to memory.
+
+Where a codebook foretells, of the number among the references, what follows are words by that book, and no zstd frame.
 """
 
 from __future__ import annotations
@@ -19,16 +21,21 @@ from compressed_array._changes import Bytes
 from compressed_array.errors import CorruptPayloadError
 
 PLAIN = 0  # the word for a frame that is given to zstd as it is
-BEFORE, REFERENCE = 1, 2  # what foretells
+BEFORE, REFERENCE, BOOK = 1, 2, 3  # what foretells
 SIZE_BITS, NUMBER_AT = 2, 8
 SIZES = (1, 2, 4, 8)  # of elements
 ZSTD_BEGINS = 0x28
 
 
-def word(foretells: int, number: int, itemsize: int) -> int:
-    """The word for elements of a size; where that is none of `SIZES`, bytes are not sorted."""
+def word(what: int, number: int, itemsize: int) -> int:
+    """The word for what foretells elements of a size; where that is none of `SIZES`, bytes are not sorted."""
     size = SIZES.index(itemsize) if itemsize in SIZES else 0
-    return number << NUMBER_AT | foretells << SIZE_BITS | size
+    return number << NUMBER_AT | what << SIZE_BITS | size
+
+
+def foretells(how: int) -> int:
+    """What foretells, by a word."""
+    return how >> SIZE_BITS & 0xFF >> SIZE_BITS
 
 
 def head(how: int) -> bytes:
@@ -47,21 +54,21 @@ def split(body: Bytes) -> tuple[int, Bytes]:
 
 
 def is_sound(how: int, frame_nbytes: int, references: list[int]) -> bool:
-    """Whether a word from outside is one for such a frame; `references` says how long each is."""
-    number, foretells = how >> NUMBER_AT, how >> SIZE_BITS & 0xFF >> SIZE_BITS
+    """Whether a word from outside is one for such a frame, and a zstd frame; `references` says how long each is."""
+    number = how >> NUMBER_AT
     if how == PLAIN:
         return True
     if frame_nbytes % SIZES[how & (1 << SIZE_BITS) - 1]:
         return False
-    if foretells == BEFORE:
+    if foretells(how) == BEFORE:
         return 0 < number <= frame_nbytes
-    return foretells == REFERENCE and number < len(references) and references[number] >= frame_nbytes
+    return foretells(how) == REFERENCE and number < len(references) and references[number] >= frame_nbytes
 
 
 def taken(frame: Bytes, how: int, references: list[Bytes]) -> Bytes:
     """What is left of a frame."""
     left, number = frame.copy(), how >> NUMBER_AT
-    if how >> SIZE_BITS & 0xFF >> SIZE_BITS == BEFORE:
+    if foretells(how) == BEFORE:
         left[number:] -= frame[:-number]
     else:
         left -= references[number][: frame.size]
@@ -72,7 +79,7 @@ def put_back(left: Bytes, how: int, references: list[Bytes], frame: Bytes) -> No
     """Turn what is left of a frame into the frame."""
     frame[...] = left.reshape(SIZES[how & (1 << SIZE_BITS) - 1], -1).T.reshape(-1)
     number = how >> NUMBER_AT
-    if how >> SIZE_BITS & 0xFF >> SIZE_BITS == BEFORE:
+    if foretells(how) == BEFORE:
         for start in range(number, frame.size, number):
             row = frame[start : start + number]
             row += frame[start - number : start - number + row.size]

@@ -14,6 +14,7 @@ import numba
 import numpy as np
 
 from compressed_array._change_kernels import apply_changes, copy_short, take_varint
+from compressed_array._codebook_kernels import decode_words
 from compressed_array._groups import (
     ADDRESS_MASK,
     FIRST_CODEC,
@@ -43,7 +44,7 @@ from compressed_array._native import (
     prefetch,
     store8,
 )
-from compressed_array._residual_kernels import put_foretold, reference_of, split_record
+from compressed_array._residual_kernels import book_of, is_by_book, put_foretold, reference_of, split_record
 from compressed_array._table_kernels import groups_of, layout_of
 from compressed_array._tables import BASES, CODECS, CONTEXT, DECOMPRESS, FRAME_SIZE, REFERENCES, SCRATCH, UNPACKED
 
@@ -99,6 +100,20 @@ def group_bytes(where: Word, tables: Any, unpacked: Word) -> Word:
 
 
 @helper
+def unpack(zstd: Word, end: Word, how: Word, frame_nbytes: Word, tables: Any, scratch: Word, frame: Word) -> Word:
+    """Make a frame of the zstd frame between two addresses, which is of it or of what was left; false if that fails."""
+    # What is left of a frame goes behind what a group unpacks to.
+    left = frame if how == 0 else scratch + frame_nbytes + tables[UNPACKED] + 2 * ROOM
+    if tables[CONTEXT] == 0:
+        return False
+    if call_sizes(tables[DECOMPRESS], tables[CONTEXT], left, frame_nbytes, zstd, end - zstd, 0) != frame_nbytes:
+        return False
+    if how != 0:
+        put_foretold(left, frame_nbytes, how, reference_of(how, tables[REFERENCES]), frame)
+    return True
+
+
+@helper
 def walk(
     group: Any, first: Word, last: Word, shift: Word, layout: Any, tables: Any, scratch: Word, targets: Any
 ) -> Word:
@@ -141,16 +156,11 @@ def walk(
             elif kind == RAW:
                 copy_bytes(frame, body, frame_nbytes)
             else:
-                how, zstd = split_record(body)
-                # What is left of a frame goes behind what a group unpacks to.
-                left = frame if how == 0 else scratch + frame_nbytes + tables[UNPACKED] + 2 * ROOM
-                if tables[CONTEXT] == 0:
+                how, rest = split_record(body)
+                if is_by_book(how):
+                    decode_words(rest, frame_nbytes, book_of(how, tables[REFERENCES]), frame)
+                elif not unpack(rest, at, how, frame_nbytes, tables, scratch, frame):
                     return False
-                size = call_sizes(tables[DECOMPRESS], tables[CONTEXT], left, frame_nbytes, zstd, at - zstd, 0)
-                if size != frame_nbytes:
-                    return False
-                if how != 0:
-                    put_foretold(left, frame_nbytes, how, reference_of(how, tables[REFERENCES]), frame)
         for one in range(2):
             slot = k + shift - targets[2 * one + 1]
             if targets[2 * one] != 0 and 0 <= slot < depth and k >= first:

@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array import _residuals
-from compressed_array._choosing import FEWEST_FRAMES, GROUP_BYTES, ZSTD_LEVELS, Trial
+from compressed_array._choosing import FEWEST_FRAMES, GROUP_BYTES, ZSTD_LEVELS, Trial, sizes_of
 from compressed_array._epochs import Epochs
 from compressed_array._frames import SMALL_FRAME, Bytes, Frames
 from compressed_array._groups import FOLLOWING, LISTED, NEW, SLOTS
 from compressed_array._lanes import DELTA, GROUP_OF, INTRA, ROOM, ROWS
 from compressed_array._memory import map_memory, return_free_memory
 from compressed_array._packing import FEWEST_SAMPLES, MOST_SAMPLES, Packing
-from compressed_array._payloads import Payloads
 from compressed_array.codecs.delta import Delta, DeltaZstd, encode_changes
 from compressed_array.codecs.none import Raw
 from compressed_array.codecs.zstd import Zstd
@@ -112,6 +111,16 @@ class Watch:
         if self.packing is not None and self._frames.mode != ROWS and self._unlearnt >= FEWEST_SAMPLES:
             self._unlearnt = 0
             self.packing.learn(self._living())
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether frames die in the order they were written in, as far as was seen."""
+        return self._in_order
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether anything was decided by looking at frames."""
+        return self._next > FIRST_LOOK
 
     @property
     def patience(self) -> int:
@@ -217,10 +226,9 @@ class Watch:
         # What zstd makes less of is not written as changes.
         by_zstd = residual = np.full(len(sample), typical.size)
         if self._levels and not self._packs:
-            how, level = self._frames.foretold, self._levels[0]
-            left = [_residuals.taken(f, how, self._frames.references) if how else f for f in sample]
-            by_zstd = level.encode_parts(Payloads.from_parts(left)).size
-            residual = level.encode_parts(Payloads.from_parts(list(sample - typical))).size
+            level = self._levels[0]
+            by_zstd = sizes_of(sample, self._frames.foretold, self._frames.references, level)
+            residual = sizes_of(sample - typical, _residuals.PLAIN, [], level)
         cost = np.minimum(now, by_zstd).mean()
         firsts, all_of_them = cost - np.minimum(changes, by_zstd).mean(), cost - residual.mean()
         # It is kept for good, so it has to save its own size before it is likely to be replaced.
@@ -231,10 +239,10 @@ class Watch:
     def _choose(self, engine: Any, groups: npt.NDArray[np.int64]) -> None:
         """Change to what the last frames take the least space with, or nearly the least if that is faster."""
         frames, trial = self._frames, Trial(self._frames, self._runs(engine, groups), self._levels)
-        if self._levels:
+        if self._levels or trial.foretold:
             frames.worth_zstd = trial.worth_zstd
         before = frames.mode, frames.intra, frames.foretold, self._packs
-        frames.intra, frames.foretold = trial.level, trial.foretold
+        intra, foretold = trial.level, trial.foretold
         if self._is_auto:
             least, zstd = trial.by_least(self._length), trial.by_zstd
             mode = DELTA if least.nbytes < NEARLY * zstd.nbytes or not self._levels else INTRA
@@ -246,8 +254,13 @@ class Watch:
             else:
                 self._packs = False
             if self._packs:
-                mode, frames.intra, frames.foretold = DELTA, None, _residuals.PLAIN  # zstd gets the groups
+                mode, intra, foretold = DELTA, None, _residuals.PLAIN  # zstd gets the groups
+            elif mode == ROWS and trial.book is not None:
+                foretold = frames.foretold  # a book is kept for good, and would be of no use
             self._write_as(mode)
+        if trial.book is not None and foretold == trial.foretold:
+            frames.references.append(trial.book)  # before any frame is written by it
+        frames.intra, frames.foretold = intra, foretold
         has_changed = (frames.mode, frames.intra, frames.foretold, self._packs) != before
         self.has_changed |= has_changed and self._seen <= MANY_FRAMES
 

@@ -26,6 +26,7 @@ KERNEL_MODULES = (
     "codecs._rle_decode",
     "codecs._lz4_kernels",
     "codecs._zstd_kernels",
+    "sampling._tree_kernels",
 )
 UNSIGNED = (np.uint8, np.uint16, np.uint32, np.uint64)
 SIGNED = (np.int8, np.int16, np.int32, np.int64)

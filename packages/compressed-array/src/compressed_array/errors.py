@@ -10,6 +10,8 @@ __all__ = [
     "CorruptPayloadError",
     "HeapFullError",
     "LossyWriteError",
+    "NothingToSampleError",
+    "PriorityError",
     "UnknownCodecError",
     "UnsupportedDtypeError",
     "UnsupportedOperationError",
@@ -80,6 +82,17 @@ class BusyStoreError(RuntimeError):
             "a signal came while its thread was in the middle of using this store, so that its handler cannot: make a "
             "note in the handler, and do it after the step"
         )
+
+
+class NothingToSampleError(ValueError):
+    """There is nothing to sample: nothing was added yet, nothing of what is held will do, or every priority is zero."""
+
+    def __init__(self, message: str = "there is nothing to sample yet: add something before") -> None:
+        super().__init__(message)
+
+
+class PriorityError(ValueError):
+    """A priority that things cannot be drawn in proportion to, or a number to draw by that is out of range."""
 
 
 class HeapFullError(MemoryError):

@@ -1,0 +1,313 @@
+"""`PriorityTree`: a sum is what its children add up to now, and a leaf of priority zero is never drawn.
+
+A node has 16 children, and each level is an array, the leaves' first. A parent is always computed anew, in one order:
+neighbours are added in pairs, then neighbouring pairs, and so on. So nothing drifts, and a tree is the same bit for bit
+whichever way its leaves came to be what they are. Where each child ends is summed in halves, too: the last ends at the
+node's sum, no child before another in front of it, and one of zero where that in front does.
+
+`_tree_kernels` does the same in machine code. Behind the leaves lie the sums of all levels above, then likewise the
+least priorities that are not zero, or zero where there is none, then the greatest.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._epochs import Exclusive
+from compressed_array._kernels import native
+from compressed_array.errors import NothingToSampleError, PriorityError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+BITS = 4
+WIDTH = 1 << BITS
+LINE = 64  # bytes that memory is fetched by; a node's children are two such lines
+SLACK = 2.0**-20  # of the total: by how much a mass may miss it, which numbers of 32 bits do
+
+
+class PriorityTree:
+    """Priorities of `capacity` things, all zero to begin with, and drawing things in proportion to them.
+
+    Several threads may share a tree: each call is done before another begins, and a fork waits for it. An update is
+    made as a whole or not at all, even if an interrupt ends it: what it left to be computed is, at the next use.
+    Without numba, a signal's handler that uses a tree in the middle of its own thread's use gets a `BusyStoreError`.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = operator.index(capacity)
+        if self._capacity < 1:
+            raise ValueError(f"a tree has one leaf at least, and not {capacity}")
+        # Half of what would do if sums were exact.
+        self._limit = sys.float_info.max / 2 / self._capacity
+        starts, count = [0], self._capacity
+        while count > 1 or len(starts) == 1:
+            count = -(-count // WIDTH)
+            starts.append(starts[-1] + count * WIDTH)
+        self._starts = np.array(starts, np.int64)
+        self._span = starts[-1] + WIDTH - starts[1]
+        self._words = self._new_words()
+        self._is_whole = True  # or the nodes above the leaves are to be computed anew
+        self._exclusive = Exclusive()
+
+    @property
+    def capacity(self) -> int:
+        """How many leaves there are."""
+        return self._capacity
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes of memory the tree takes: about a fifth more than its leaves."""
+        return self._words.nbytes + LINE + self._starts.nbytes
+
+    @property
+    def total(self) -> float:
+        """The sum of all priorities."""
+        return self._at_root(0)
+
+    @property
+    def min(self) -> float:
+        """The least priority that is not zero; infinity if there is none."""
+        return self._at_root(self._span) or float("inf")
+
+    @property
+    def max(self) -> float:
+        """The greatest priority."""
+        return self._at_root(2 * self._span)
+
+    def __getitem__(self, indices: npt.ArrayLike) -> Floats:
+        """The priorities of these leaves."""
+        given, places = _places(indices)
+        self._check_places(given, places)
+        with self._exclusive.writing:
+            return self._words[places].reshape(given.shape)
+
+    def update(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
+        """Give these leaves these priorities, or all of them one; of a leaf that comes several times the last stays."""
+        given, places = _places(indices)
+        values = np.asarray(priorities)
+        if values.dtype.kind not in "fiub":
+            raise TypeError(f"priorities are numbers, and not {values.dtype}")
+        if values.shape == given.shape:
+            values = _floats(values)
+        elif values.ndim == 0:
+            values = np.full(places.size, _floats(values))
+        else:
+            raise PriorityError(f"{values.shape} priorities for {given.shape} leaves: give each one, or all the same")
+        kernels = native("sampling._tree_kernels")
+        with self._exclusive.writing:
+            if not self._is_whole:
+                self._heal()
+            words, starts, span = self._words, self._starts, self._span
+            if kernels and kernels.update(words, starts, span, self._capacity, self._limit, places, values):
+                return
+            self._check_places(given, places)
+            self._check_priorities(values)
+            with self._exclusive.turn:
+                self._is_whole = False
+                words[places] = values + 0.0  # of -0.0 this makes 0.0
+                _refresh(words, starts, span, places)
+                self._is_whole = True
+
+    def find(self, masses: npt.ArrayLike) -> Ints:
+        """For each mass, from 0 up to the total, the leaf in whose stretch of the cumulative sum it lies.
+
+        Stretches are exact up to round-off, and a mass that misses the range by no more than a millionth of it is taken
+        for the nearest in it. Whatever the round-off, the priority of a leaf that is found is not zero.
+        """
+        given, rest = _numbers(masses, "masses")
+        found = np.empty(rest.size, np.int64)
+        kernels = native("sampling._tree_kernels")
+        with self._exclusive.writing:
+            if not self._is_whole:
+                self._heal()
+            words, starts = self._words, self._starts
+            if not (kernels and kernels.find(words, starts, rest, found)) and rest.size:
+                with self._exclusive.turn:
+                    total = _something(words, starts)
+                    slack = total * SLACK
+                    _check_range(rest, -slack, total + slack, f"a mass is from 0 up to the total of {total}")
+                    found = _descend(words, starts, np.maximum(rest, 0.0))
+        return found.reshape(given.shape)
+
+    def draw(self, uniforms: npt.ArrayLike, *, stratified: bool = True) -> Ints:
+        """As many leaves as there are random numbers from 0 up to 1, each as likely as its share of the total.
+
+        Stratified, the total is divided into as many equal parts, and a leaf is drawn from each, in order.
+        """
+        given, rest = _numbers(uniforms, "random numbers")
+        found = np.empty(rest.size, np.int64)
+        kernels = native("sampling._tree_kernels")
+        with self._exclusive.writing:
+            if not self._is_whole:
+                self._heal()
+            words, starts = self._words, self._starts
+            if not (kernels and kernels.draw(words, starts, rest, bool(stratified), found)) and rest.size:
+                with self._exclusive.turn:
+                    total = _something(words, starts)
+                    _check_range(rest, 0.0, 1.0, "a leaf is drawn by a random number from 0 up to 1")
+                    shares = (np.arange(rest.size) + rest) / rest.size if stratified else rest
+                    found = _descend(words, starts, shares * total)
+        return found.reshape(given.shape)
+
+    def clear(self) -> None:
+        """Make every priority zero."""
+        with self._exclusive.writing:
+            self._words, self._is_whole = self._new_words(), True
+
+    def state_dict(self) -> dict[str, Floats]:
+        """The priorities alone, from which `load_state_dict` makes the rest."""
+        with self._exclusive.writing:
+            return {"priorities": self._words[: self._capacity].copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over the priorities of a tree with the same capacity; if anything is wrong with them, none."""
+        try:
+            leaves = state["priorities"]
+        except (IndexError, KeyError, TypeError):
+            leaves = None
+        if not isinstance(leaves, np.ndarray) or leaves.dtype != np.float64:
+            raise PriorityError("a tree's state has an array of float64 as `priorities`: pass what state_dict() gave")
+        if leaves.shape != (self._capacity,):
+            raise PriorityError(f"a state of shape {leaves.shape} for a tree of {self._capacity}: make one of its size")
+        leaves = _floats(leaves)
+        self._check_priorities(leaves)
+        words = self._new_words()
+        words[: self._capacity] = leaves + 0.0  # of -0.0 this makes 0.0
+        _refresh(words, self._starts, self._span, None)
+        with self._exclusive.writing:
+            self._words, self._is_whole = words, True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._capacity,), self.state_dict()
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.load_state_dict(state)
+
+    def _new_words(self) -> Floats:
+        count = int(self._starts[1]) + 3 * self._span
+        memory = np.zeros(count + LINE // 8)
+        skipped = -memory.__array_interface__["data"][0] % LINE // 8
+        return memory[skipped : skipped + count]
+
+    def _at_root(self, offset: int) -> float:
+        # Under the lock, since what is not computed yet is marked by a number of its own.
+        with self._exclusive.writing:
+            if not self._is_whole:
+                self._heal()
+            return self._words.item(int(self._starts[-1]) + offset)
+
+    def _heal(self) -> None:
+        """Do what an interrupt kept an update from doing."""
+        with self._exclusive.turn:
+            _refresh(self._words, self._starts, self._span, None)
+            self._is_whole = True
+
+    def _check_places(self, given: npt.NDArray[Any], places: Ints) -> None:
+        wrong = places.view(np.uint64) >= self._capacity  # in which a negative one is large
+        if wrong.any():
+            raise IndexError(f"leaf {given.reshape(-1)[wrong.argmax()]} of a tree whose last is {self._capacity - 1}")
+
+    def _check_priorities(self, values: Floats) -> None:
+        wrong = ~((values >= 0.0) & (values <= self._limit))
+        if wrong.any():
+            which = int(wrong.argmax())
+            raise PriorityError(
+                f"priority number {which} is {values[which]}: it has to be a number from 0 up to {self._limit:.4g}, so "
+                "that all of them can be summed; clip or scale priorities, and look for NaN in what they come from"
+            )
+
+
+def _places(indices: npt.ArrayLike) -> tuple[npt.NDArray[Any], Ints]:
+    """Indices as they are given, and a flat copy, which nobody else can change after it was checked."""
+    given = np.asarray(indices)
+    if given.dtype.kind not in "iu" and given.size:
+        raise TypeError(f"leaves are chosen by integers, and not by {given.dtype}; use np.flatnonzero for a mask")
+    return given, np.array(given, np.int64, order="C").reshape(-1)
+
+
+def _numbers(numbers: npt.ArrayLike, what: str) -> tuple[npt.NDArray[Any], Floats]:
+    """Numbers as they are given, and a flat copy, which nobody else can change after it was checked."""
+    given = np.asarray(numbers)
+    if given.dtype.kind not in "fiu":
+        raise TypeError(f"{what} are numbers, and not {given.dtype}")
+    return given, _floats(given)
+
+
+def _floats(numbers: npt.NDArray[Any]) -> Floats:
+    if numbers.dtype.itemsize > 8:
+        with np.errstate(over="ignore"):  # what becomes infinite is refused later
+            numbers = numbers.astype(np.float64)
+    return np.array(numbers, np.float64, order="C").reshape(-1)
+
+
+def _something(words: Floats, starts: Ints) -> float:
+    """The total, which is not zero."""
+    total = words.item(int(starts[-1]))
+    if total == 0.0:
+        raise NothingToSampleError("there is nothing to sample while every priority is zero: update() some before")
+    return total
+
+
+def _check_range(numbers: Floats, low: float, high: float, rule: str) -> None:
+    wrong = ~((numbers >= low) & (numbers <= high))
+    if wrong.any():
+        which = int(wrong.argmax())
+        raise PriorityError(f"{rule}, and number {which} is {numbers[which]}")
+
+
+def _refresh(words: Floats, starts: Ints, span: int, places: Ints | None) -> None:
+    """Compute the nodes above these leaves, or above all."""
+    nodes: Ints | slice = slice(None)
+    for level, (below, here) in enumerate(pairwise(starts.tolist())):
+        if places is not None:
+            nodes = places = np.unique(places >> BITS)
+        count = (here - below) >> BITS
+        for kind, reduce in enumerate((_sums, _least, _most)):
+            beside = kind * span
+            children = words[below:here] if level == 0 else words[below + beside : here + beside]
+            words[here + beside : here + beside + count][nodes] = reduce(children.reshape(-1, WIDTH)[nodes])
+
+
+def _sums(children: Floats) -> Floats:
+    while children.shape[1] > 1:
+        children = children[:, ::2] + children[:, 1::2]
+    return children[:, 0]
+
+
+def _ends(children: Floats) -> Floats:
+    """Where each child ends, all laid end to end: none before the one before it, and the last at what `_sums` gives."""
+    ends = children.copy()
+    for size in (1, 2, 4, 8):
+        parts = ends.reshape(-1, 2 * size)
+        parts[:, size:] += parts[:, size - 1 : size]
+    return ends
+
+
+def _least(children: Floats) -> Floats:
+    least = np.where(children > 0.0, children, np.inf).min(1)
+    return np.where(least < np.inf, least, 0.0)
+
+
+def _most(children: Floats) -> Floats:
+    return children.max(1)  # type: ignore[no-any-return]  # numpy does not say so
+
+
+def _descend(words: Floats, starts: Ints, masses: Floats) -> Ints:
+    """Find leaves level by level; a mass behind all of a node's children is for the last that is not zero."""
+    found = np.zeros(masses.size, np.int64)
+    for start in starts[-2::-1]:
+        children = words[start + found[:, None] * WIDTH + np.arange(WIDTH)]
+        ends = _ends(children)
+        passed = (ends <= masses[:, None]).sum(1)
+        before = np.where(passed > 0, ends[np.arange(masses.size), passed - 1], 0.0)
+        masses = np.where(passed == WIDTH, np.inf, masses - before)
+        last = WIDTH - 1 - (children[:, ::-1] > 0.0).argmax(1)
+        found = found * WIDTH + np.minimum(passed, last)
+    return found

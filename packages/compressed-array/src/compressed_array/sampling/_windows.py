@@ -1,0 +1,170 @@
+"""`Windows`: the sequences of steps that can be taken out of a ring, and drawing some of them.
+
+A window never crosses the ring's seam, from the newest step to the oldest, and never a lane. Each step costs a few
+words to keep account of, and drawing costs nothing that grows with the ring.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array.errors import NothingToSampleError
+from compressed_array.sampling._ring import Numbers, Ring
+
+Boundary = Literal["stop", "pad", "cross"]
+Mask = npt.NDArray[np.bool_]
+# What is known of a step: an episode begins with it; it does not come after the one in the row before.
+BEGINS, CUT = 1, 2
+
+
+class WindowBatch(NamedTuple):
+    """Windows of steps, (windows, length) each. Where `is_valid` is False, the number is that of the last valid one."""
+
+    numbers: Numbers
+    is_valid: Mask
+    is_first: Mask  # whether an episode begins with the step
+
+
+class Known(NamedTuple):
+    """What the steps before `steps` come to. Replaced as a whole, so that an interrupt leaves all of it or nothing."""
+
+    oldest: int
+    steps: int
+    first: int  # of the queue of windows, and how many are in it
+    windows: int
+    run: Numbers  # how many steps a window may reach back, in each lane
+    has_ended: Mask
+
+
+class Windows:
+    """The windows of `length` steps in a ring. They may begin with any step, so they overlap.
+
+    :param boundary: what happens where an episode ends. With "stop" no window goes beyond it. With "pad" windows may
+        begin anywhere, and what is behind the end of the episode, or behind the newest step, is marked as not valid.
+        With "cross" windows go on with the next episode, which `is_first` shows.
+    """
+
+    def __init__(self, ring: Ring, length: int, boundary: Boundary = "stop") -> None:
+        if boundary not in get_args(Boundary):
+            raise ValueError(f"boundary is one of {', '.join(map(repr, get_args(Boundary)))}, not {boundary!r}")
+        self.ring, self.length, self.boundary = ring, operator.index(length), boundary
+        if not 1 <= self.length <= ring.capacity:
+            raise ValueError(f"a window has from 1 step to as many as the ring has rows, {ring.capacity}, not {length}")
+        self._breaks = CUT if boundary == "cross" else BEGINS | CUT
+        self._flags = np.zeros((ring.capacity, ring.lanes), np.uint8)
+        self._offsets = np.arange(self.length)
+        # The positions of windows' first steps, in the order of time: a queue, since rows are written over in that
+        # order. Padded windows are everywhere and need none.
+        self._starts = np.zeros(ring.size if boundary != "pad" else 0, np.uint32 if ring.size < 2**32 else np.int64)
+        self._in_row = np.zeros(ring.capacity, np.int32)  # how many of them are of a row
+        self.clear()
+
+    def clear(self) -> None:
+        """Know of no steps, as after `ring.clear()`."""
+        lanes = self.ring.lanes
+        now = self.ring.steps
+        self._known = self._before = Known(now, now, 0, 0, np.zeros(lanes, np.int64), np.ones(lanes, bool))
+
+    @property
+    def count(self) -> int:
+        """How many windows there are."""
+        return self.ring.count if self.boundary == "pad" else self._current().windows
+
+    @property
+    def nbytes(self) -> int:
+        """What keeping account takes."""
+        return self._flags.nbytes + self._starts.nbytes + self._in_row.nbytes
+
+    def append(self, has_ended: Any, *, begins: Any = None) -> None:
+        """Take note of the step that the ring is to advance by next: in which lanes an episode ends with it.
+
+        :param begins: in which lanes an episode begins with it, where it does not follow the last one that was
+            appended, as when another source of steps has its turn: no window crosses that
+        """
+        ring = self.ring
+        ring.make_room()  # what is known of the step in this row is written over here
+        known = self._current()
+        count = known.windows
+        flags = np.zeros(ring.lanes, np.uint8)
+        flags[known.has_ended if begins is None else np.asarray(begins, bool)] = BEGINS
+        if begins is not None:
+            flags |= CUT
+        run = np.where(flags & self._breaks, 1, known.run + 1)
+        if self.boundary != "pad":
+            lanes = np.flatnonzero(run >= self.length)
+            start = (ring.steps - self.length + 1) % ring.capacity
+            places = (known.first + count + np.arange(len(lanes))) % len(self._starts)
+            self._starts[places] = start * ring.lanes + lanes
+            # Assigned and not counted, which an interrupt could have done twice. Each row has its turn before it goes.
+            self._in_row[start] = len(lanes)
+            count += len(lanes)
+        self._flags[ring.row] = flags
+        self._before, ended = known, np.array(np.broadcast_to(np.asarray(has_ended, bool), ring.lanes))
+        self._known = Known(known.oldest, ring.steps + 1, known.first, count, run, ended)
+
+    def draw(self, words: npt.NDArray[np.int64]) -> WindowBatch:
+        """Windows picked by random whole numbers, each one as likely as any other; none of the numbers is negative."""
+        known = self._current()
+        if not self.count:
+            raise NothingToSampleError(
+                f"no window of {self.length} steps is there yet: add more steps, or ask for shorter windows"
+            )
+        if self.boundary == "pad":
+            return self.at(self.ring.number_at(self.ring.draw(words)))
+        places = (words % known.windows + known.first) % len(self._starts)
+        return self.at(self.ring.number_at(self._starts[places].astype(np.int64)))
+
+    def at(self, firsts: Numbers) -> WindowBatch:
+        """The windows that begin with these steps."""
+        ring = self.ring
+        numbers = ring.following(firsts, self._offsets)
+        flags = self._flags.reshape(-1)[ring.positions(numbers)]
+        is_valid = np.ones(numbers.shape, bool)
+        if self.boundary == "pad":
+            goes_on = (flags[:, 1:] == 0) & (numbers[:, 1:] < ring.steps * ring.lanes)
+            np.logical_and.accumulate(goes_on, axis=1, out=is_valid[:, 1:])
+            numbers = ring.following(firsts, np.minimum(self._offsets, is_valid.sum(1, keepdims=True) - 1))
+        return WindowBatch(numbers, is_valid, (flags & BEGINS > 0) & is_valid)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is known of the steps, in arrays of its own."""
+        return {"flags": self._flags.copy(), "has_ended": self._current().has_ended.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Know of the steps of a ring of the same size, whose own state was loaded before."""
+        flags, ended = np.asarray(state["flags"]), np.asarray(state["has_ended"])
+        if flags.shape != self._flags.shape or flags.dtype != np.uint8 or ended.shape != (self.ring.lanes,):
+            raise ValueError(
+                f"this is not the state of windows in {self.ring.capacity} rows of {self.ring.lanes} lanes"
+            )
+        self._flags[...] = flags
+        ring, held = self.ring, len(self.ring)
+        rows = np.arange(ring.oldest, ring.steps) % ring.capacity
+        since = np.where(flags[rows] & self._breaks, np.arange(held)[:, None], 0)
+        run = np.arange(held)[:, None] - np.maximum.accumulate(since, axis=0) + 1
+        count = 0
+        if self.boundary != "pad":
+            when, lanes = np.nonzero(run >= self.length)
+            starts = rows[when - self.length + 1]
+            count = len(starts)
+            self._starts[:count] = starts * ring.lanes + lanes
+            self._in_row[...] = np.bincount(starts, minlength=ring.capacity)
+        last = run[-1] if held else np.zeros(ring.lanes, np.int64)
+        run, ended = last.astype(np.int64), ended.astype(bool)
+        self._known = self._before = Known(ring.oldest, ring.steps, 0, count, run, ended)
+
+    def _current(self) -> Known:
+        """What is known of the steps that the ring holds."""
+        # An interrupt, or a write that failed, may have kept the ring from counting the last one.
+        known = self._known if self._known.steps == self.ring.steps else self._before
+        oldest = self.ring.oldest
+        if known.oldest < oldest and self.boundary != "pad":
+            rows = np.arange(known.oldest, oldest) % self.ring.capacity
+            dropped = int(self._in_row[rows].sum())
+            first = (known.first + dropped) % len(self._starts)
+            known = known._replace(oldest=oldest, first=first, windows=known.windows - dropped)
+        return known
