@@ -16,7 +16,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import configure
 
 import compressed_array_sb3 as cab
-from compressed_array_sb3._usage import size
+from compressed_array.usage import size
 
 ACTIONS = spaces.Discrete(4)
 STACKED = SPACES["stacked"]

@@ -19,9 +19,9 @@ from compressed_array import (
     has_zstd,
     init_jit,
 )
+from compressed_array.usage import KeyUsage, MemoryUsage
 from compressed_array_sb3._dummy import DummyCls
 from compressed_array_sb3._sb3_version import sb3_version
-from compressed_array_sb3._usage import KeyUsage, MemoryUsage
 from compressed_array_sb3._version import __version__
 from compressed_array_sb3.callbacks import BufferStatsCallback
 from compressed_array_sb3.errors import (

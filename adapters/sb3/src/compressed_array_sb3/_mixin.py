@@ -19,11 +19,11 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.preprocessing import get_obs_shape
 
+from compressed_array.usage import MemoryUsage, usage_of
 from compressed_array_sb3 import _codecs, _options
 from compressed_array_sb3._convert import converted
 from compressed_array_sb3._reads import PLACEHOLDER, ObservationArray, Reads, current
 from compressed_array_sb3._spaces import checked, uncopied, without_elements
-from compressed_array_sb3._usage import MemoryUsage, usage_of
 from compressed_array_sb3.errors import BufferOptionError
 
 Array = npt.NDArray[Any]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from stable_baselines3.common.callbacks import BaseCallback
 
+from compressed_array.usage import MemoryUsage
 from compressed_array_sb3._mixin import CompressedBuffer
-from compressed_array_sb3._usage import MemoryUsage
 from compressed_array_sb3.errors import BufferOptionError
 
 __all__ = ["BufferStatsCallback"]

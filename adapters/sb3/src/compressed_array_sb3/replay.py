@@ -9,9 +9,9 @@ from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
+from compressed_array.usage import available_memory, size
 from compressed_array_sb3._mixin import CompressedBuffer
 from compressed_array_sb3._reads import Reads
-from compressed_array_sb3._usage import available_memory, size
 from compressed_array_sb3.errors import BufferEmptyError, MemoryForecastWarning
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""`MemoryUsage`: what a buffer holds, what the plain one would, and what it will come to."""
+"""`MemoryUsage`: what a buffer holds and what a plain one would: what adapters report to people."""
 
 from __future__ import annotations
 
@@ -11,22 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import compressed_array as ca
-from compressed_array import CompressedArray
-from compressed_array.torch import DeviceArray
+from compressed_array.registry import shorthand
 
-try:
-    import psutil
-except ImportError:  # SB3 does without it, too
-    psutil = None
-
+__all__ = ["KeyUsage", "MemoryUsage", "available_memory", "size", "times", "usage_of"]
 
 PLAIN = "plain"  # what is said in the place of a codec where there is none
 
 
 @dataclass(frozen=True)
 class KeyUsage:
-    """One observation: bytes as SB3 keeps it, bytes held, and items that were there already when they came."""
+    """One field: bytes as a plain buffer keeps it, bytes held, and items that were there already when they came."""
 
     raw: int
     stored: int
@@ -48,26 +42,26 @@ class KeyUsage:
 
 @dataclass(frozen=True)
 class MemoryUsage:
-    """What a buffer holds. `keys` has an entry for each observation, `""` where there is one without a name."""
+    """What a buffer holds. `keys` has an entry for each field, `""` where there is one without a name."""
 
     transitions: int
     capacity: int
     keys: dict[str, KeyUsage]
-    rest: int  # bytes of actions, rewards and whatever else SB3 allocates at once
+    rest: int  # bytes of actions, rewards and whatever else is allocated at once
 
     @property
     def raw(self) -> int:
-        """Bytes that SB3 would have filled with these observations."""
+        """Bytes that a plain buffer would have filled with these items."""
         return sum(key.raw for key in self.keys.values())
 
     @property
     def stored(self) -> int:
-        """Bytes that the observations take."""
+        """Bytes that the items take."""
         return sum(key.stored for key in self.keys.values())
 
     @property
     def shared(self) -> int:
-        """Observations that cost nothing, since they were there already."""
+        """Items that cost nothing, since they were there already."""
         return sum(key.shared for key in self.keys.values())
 
     @property
@@ -81,7 +75,7 @@ class MemoryUsage:
 
 
 def usage_of(arrays: Sequence[Any], transitions: int, item_nbytes: int) -> KeyUsage:
-    """The usage of one observation, whose arrays (the observations, the next ones) share a store."""
+    """The usage of a field by its arrays, plain or compressed, which share a store if they are several."""
     raw = transitions * len(arrays) * item_nbytes
     if getattr(arrays[0], "store", None) is None:
         return KeyUsage(raw, sum(array.nbytes for array in arrays), 0, PLAIN)
@@ -89,18 +83,21 @@ def usage_of(arrays: Sequence[Any], transitions: int, item_nbytes: int) -> KeyUs
     held = np.concatenate(numbers)
     held = held[held != 0]
     stored = arrays[0].store.nbytes + sum(n.nbytes for n in numbers)
-    return KeyUsage(raw, stored, int(len(held) - len(np.unique(held))), ca.shorthand(arrays[0].codec))
+    return KeyUsage(raw, stored, int(len(held) - len(np.unique(held))), shorthand(arrays[0].codec))
 
 
-def numbers_of(array: CompressedArray | DeviceArray) -> npt.NDArray[Any]:
-    """The numbers by which an array's store knows its items; 0 where there is none."""
-    cells = array.cells.cpu().numpy() if isinstance(array, DeviceArray) else array.cells.numbers
-    return cells.reshape(-1)
+def numbers_of(array: Any) -> npt.NDArray[Any]:
+    """The numbers by which an array's store, on the host or a device, knows its items; 0 where there is none."""
+    cells = array.cells
+    numbers: npt.NDArray[Any] = cells.numbers if hasattr(cells, "numbers") else cells.cpu().numpy()
+    return numbers.reshape(-1)
 
 
 def available_memory() -> int | None:
     """Bytes that are free for this process, or None where nobody says."""
-    if psutil is not None:
+    with suppress(ImportError):
+        import psutil  # if it happens to be there
+
         return int(psutil.virtual_memory().available)
     with suppress(OSError):
         for line in Path("/proc/meminfo").read_text().splitlines():
