@@ -19,7 +19,7 @@ nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint", "types", "tests"]
 
 ROOT = Path(__file__).parent
-CORE, SB3 = "packages/compressed-array", "adapters/sb3"
+CORE, SB3, TORCH = "packages/compressed-array", "adapters/sb3", "adapters/torch"
 ATARI = ("gymnasium", "ale-py", "opencv-python-headless")
 # What `bench` compares buffers with, the games that it plays, and what draws the result.
 PEERS = ("stable-baselines3", "sb3-extra-buffers", "zstd", "torchrl", "tensordict", "cpprb", "numcodecs")
@@ -34,6 +34,7 @@ TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[fast,testing]", "numcodecs")),
     "torch-heap": (("tests/torch_heap", "tests/neighbours"), ("-e", f"{CORE}[fast,testing,torch]", *NEIGHBOURS)),
     "sb3": (("tests/sb3",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]")),
+    "torch": (("tests/torch",), ("-e", f"{CORE}[fast,testing]", "-e", f"{TORCH}[torchrl]")),
 }
 
 # What `build` runs with each package once it is installed: the smallest thing that proves it works.
@@ -53,6 +54,14 @@ obs = np.full((2, 4, 84, 84), 7, np.uint8)
 buffer.add(obs, obs, np.zeros(2), np.zeros(2), np.zeros(2), [{}, {}])
 assert (buffer.sample(4).observations == 7).all()
 print(cab.__version__, buffer)
+""",
+    TORCH: """
+import torch, compressed_array_torch as cat
+buffer = cat.ReplayBuffer(100, 2, (4, 84, 84), (), obs_dtype=torch.uint8, action_dtype=torch.int64)
+obs, none = torch.full((2, 4, 84, 84), 7, dtype=torch.uint8), torch.zeros(2)
+buffer.add(obs, none.long(), none, none, obs, none)
+assert (buffer.get(4).observations == 7).all()
+print(cat.__version__, buffer)
 """,
 }
 
@@ -82,7 +91,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Strict types in all that is shipped."""
-    install(session, "mypy", "nox", "-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]")
+    install(session, "mypy", "nox", "-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH)
     sources = [*ROOT.glob("packages/*/src"), *ROOT.glob("adapters/*/src")]
     session.run("mypy", "noxfile.py", *sorted(str(src.relative_to(ROOT)) for src in sources))
 
@@ -99,7 +108,7 @@ def tests(session: nox.Session, env: str) -> None:
 @nox.session(default=False)
 def quick(session: nox.Session) -> None:
     """Style, and the tests that take no time, in two minutes: for while one works on something."""
-    install(session, "ruff", "-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]")
+    install(session, "ruff", "-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH)
     session.run("ruff", "check", ".")
     run_tests(session, "tests", "-m", "not slow and not long", profile="quick")
 
@@ -136,7 +145,7 @@ def bench(session: nox.Session) -> None:
     """The benchmarks named after `--`, or all of them."""
     every = sorted(file.stem for file in ROOT.glob("benchmarks/*.py") if not file.stem.startswith("_"))
     names = session.posargs or every
-    more = ("-e", SB3, *PEERS, *GAMES) if set(names) - {"array"} else ()
+    more = ("-e", SB3, "-e", TORCH, *PEERS, *GAMES) if set(names) - {"array"} else ()
     install(session, "-e", f"{CORE}[fast]", *ATARI, *more)
     for name in names:
         session.run("python", "-m", f"benchmarks.{name}")

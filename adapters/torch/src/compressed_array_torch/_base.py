@@ -1,0 +1,249 @@
+"""`BaseBuffer`: a ring of steps, the storage of their fields, and what all buffers can do with them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+import torch
+
+from compressed_array.sampling import Ring
+from compressed_array.usage import MemoryUsage
+from compressed_array_torch._items import CPU, Delivery
+from compressed_array_torch._storage import Prepared, Storage
+from compressed_array_torch._tensors import Kind, torch_dtype
+from compressed_array_torch.errors import BufferFullError, BufferOptionError, BufferStateError
+from compressed_array_torch.fields import OBSERVATIONS, Codecs, Field, observation_kinds, shape_of
+from compressed_array_torch.stats_tracker import StatsTracker
+
+# Random whole numbers are taken from here up to there, and their remainders are nearly as likely as each other.
+MANY = 2**62
+
+
+class ResetStrategy(Enum):
+    """What becomes of a buffer that is full when another step comes."""
+
+    ERROR = "error"  # the step is refused
+    RECURRENT = "recurrent"  # it is written over the oldest one
+    AUTO = "auto"  # the buffer is emptied first
+
+
+class BaseBuffer:
+    """What all buffers have in common.
+
+    :param buffer_size: how many steps are kept, in each of which all environments act once
+    :param obs_shape: of one observation; a mapping of names to shapes, nested or not, for several
+    :param obs_dtype: of observations, one for all or a mapping like `obs_shape`
+    :param stats_tracker: is told of each step, if there is one
+    :param codec: how observations are kept: None as they are, "auto" by what is best for them, or a codec of
+        `compressed_array` such as "delta", "delta-zstd" or "zstd-3"; a mapping says so for each field by name, with
+        dots between the names of nested observations
+    :param fields: what else is kept of each step: an argument of `add`, and an attribute of batches
+    :param device: where batches go
+    :param store_device: where steps are kept; the host if nothing is said
+    :param generator: what draws; torch's own if nothing is said
+    """
+
+    _is_paired = False  # whether there are next observations
+
+    def __init__(
+        self,
+        buffer_size: int,
+        num_envs: int,
+        obs_shape: Any,
+        action_shape: Any,
+        stats_tracker: StatsTracker | None,
+        obs_dtype: Any,
+        action_dtype: Any,
+        device: torch.device | str,
+        store_device: torch.device | str | None,
+        reset_strategy: ResetStrategy,
+        *,
+        codec: Any,
+        fields: Mapping[str, Field] | None,
+        generator: torch.Generator | None,
+        own_fields: Mapping[str, torch.dtype],
+    ) -> None:
+        for name, size in (("buffer_size", buffer_size), ("num_envs", num_envs)):
+            if operator.index(size) < 1:
+                raise BufferOptionError(f"{name} is from 1 on, not {size}")
+        self.num_envs, self.reset_strategy = num_envs, ResetStrategy(reset_strategy)
+        self.obs_shape, self.action_shape = obs_shape, shape_of(action_shape, "actions")
+        self.device, self.store_device = torch.device(device), torch.device(store_device or CPU)
+        self.stats_tracker, self.generator = stats_tracker, generator
+        extras = dict(fields or {})
+        observations = observation_kinds(obs_shape, obs_dtype, num_envs)
+        kinds = [Kind("actions", self.action_shape, torch_dtype(action_dtype), num_envs)]
+        kinds += [Kind(name, (), dtype, num_envs) for name, dtype in own_fields.items()]
+        self._check_names(extras, [kind.name for kind in kinds])
+        kinds += [
+            Kind(name, shape_of(extra.shape, name), torch_dtype(extra.dtype), num_envs)
+            for name, extra in extras.items()
+        ]
+        self._extras = tuple(extras)
+        self._changes = 0  # to steps that are held, other than new ones in their places
+        self._ring = Ring(buffer_size, num_envs)
+        self._storage = Storage(
+            buffer_size,
+            observations,
+            kinds,
+            Codecs(codec, [*observations, *(kind.name for kind in kinds)]),
+            extras,
+            self.store_device,
+            Delivery(self.device),
+            is_paired=self._is_paired,
+        )
+
+    def _check_names(self, extras: Mapping[str, Field], taken: list[str]) -> None:
+        for name in extras:
+            if not name.isidentifier() or name in (*taken, OBSERVATIONS, *RESERVED):
+                raise BufferOptionError(f"a field cannot be called {name!r}")
+
+    def __len__(self) -> int:
+        """How many steps are held, in each of which all environments acted once."""
+        return len(self._ring)
+
+    @property
+    def full(self) -> bool:
+        return self._ring.is_full
+
+    @property
+    def capacity(self) -> int:
+        """How many steps there is room for."""
+        return self._ring.capacity
+
+    @property
+    def total_capacity(self) -> int:
+        """How many transitions there is room for."""
+        return self._ring.size
+
+    @property
+    def current_size(self) -> int:
+        """How many steps are held."""
+        return len(self._ring)
+
+    @property
+    def total_current_size(self) -> int:
+        """How many transitions are held."""
+        return self._ring.count
+
+    def reset(self, reset_stats: bool = False) -> None:
+        """Hold nothing."""
+        self._ring.clear()
+        self._storage.clear()
+        if reset_stats and self.stats_tracker is not None:
+            self.stats_tracker.reset()
+
+    def memory_usage(self) -> MemoryUsage:
+        """What is held now, and what a buffer that compresses nothing would hold."""
+        return self._storage.usage(len(self._ring), self._ring.capacity)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.memory_usage()}>"
+
+    def update_stats(
+        self,
+        dones: Any,
+        rewards: Any,
+        infos: Mapping[str, Any] | None = None,
+        done_reasons: list[str | None] | None = None,
+    ) -> None:
+        """Tell the tracker of a step that is not added."""
+        if self.stats_tracker is not None:
+            self.stats_tracker.update(dones, rewards, infos, done_reasons)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is held, in tensors and plain values of its own, for `torch.save`."""
+        generator = None if self.generator is None else self.generator.get_state()
+        return {
+            "class": type(self).__name__,
+            "ring": self._ring.state_dict(),
+            "storage": self._storage.state_dict(),
+            "generator": generator,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Hold what a buffer made with the same arguments did; the state of another is refused and changes nothing."""
+        ready = self._loading(state)
+        self._changes += 1
+        for take in ready:
+            take()
+
+    def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
+        """What has to be called to load a state, all of which is looked through first."""
+        if state.get("class") != type(self).__name__:
+            raise BufferStateError(f"this is not the state of a {type(self).__name__}")
+        missing = sorted({"ring", "storage", "generator"} - state.keys())
+        if missing:
+            raise BufferStateError(f"the state is damaged: it has no {missing}")
+        ring = Ring(self._ring.capacity, self._ring.lanes)
+        try:
+            ring.load_state_dict(state["ring"])
+            ready: list[Callable[[], Any]] = [self._storage.loading(state["storage"])]
+        except BufferStateError:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise BufferStateError(f"the state is damaged, or of a buffer of another size: {error}") from error
+        ready.append(lambda: self._ring.load_state_dict(state["ring"]))
+        if state["generator"] is not None and self.generator is not None:
+            generator = self.generator
+            ready.append(lambda: generator.set_state(state["generator"]))
+        return ready
+
+    def _add(self, step: Prepared) -> None:
+        """Write a step that was looked through to the next row, and count it."""
+        row = self._ring.row
+        self._ring.make_room()
+        self._storage.write(row, step)
+        self._ring.advance()
+
+    def _room(self) -> None:
+        """See to it that there is a row to write to."""
+        if not self._ring.is_full or self.reset_strategy is ResetStrategy.RECURRENT:
+            return
+        if self.reset_strategy is ResetStrategy.ERROR:
+            raise BufferFullError(
+                f"the buffer has its {self._ring.capacity} steps: call reset() before the next one, or choose another "
+                "reset_strategy"
+            )
+        self.reset()
+
+    def _words(self, count: int) -> torch.Tensor:
+        """Random whole numbers, where indices are needed."""
+        if count < 1:
+            raise ValueError(f"a batch has at least one element, not {count}")
+        return torch.randint(MANY, (count,), generator=self.generator, device=self.store_device)
+
+
+# What batches have already, or `add` takes.
+RESERVED = {
+    "action",
+    "advantages",
+    "discounts",
+    "done",
+    "done_reasons",
+    "dones",
+    "extras",
+    "final_value",
+    "indices",
+    "infos",
+    "is_first",
+    "is_valid",
+    "last_observations",
+    "learning_mask",
+    "log_prob",
+    "log_probs",
+    "next_obs",
+    "next_observations",
+    "obs",
+    "pin_memory",
+    "returns",
+    "reward",
+    "to",
+    "truncateds",
+    "value",
+    "values",
+    "weights",
+}

@@ -1,0 +1,195 @@
+"""`Storage`: all fields of a buffer's steps, each where its codec and its size put it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from compressed_array.usage import MemoryUsage
+from compressed_array_torch._items import CPU, Delivery, DenseItems, DeviceItems, HostItems, Items
+from compressed_array_torch._pairs import DensePair, DevicePair, HostPair, Pair
+from compressed_array_torch._rows import Rows
+from compressed_array_torch._tensors import Kind
+from compressed_array_torch.errors import BufferStateError, StepError
+from compressed_array_torch.fields import OBSERVATIONS, Codecs, Field, parts_of, tree_of
+
+# Fields of up to this many bytes, kept as they are, lie side by side.
+SIDE_BY_SIDE = 256
+
+
+class Prepared(NamedTuple):
+    """A step as it is written: items of observations and large fields, next observations, and small fields."""
+
+    items: dict[str, Any]
+    after: dict[str, Any]
+    small: dict[str, torch.Tensor]
+
+
+class Storage:
+    """`rows` steps of observations and other fields.
+
+    :param observations: what observations there are; with `is_paired`, also next observations
+    :param fields: the kinds of all other fields; `codecs` says how each is kept, `defaults` how if nothing was said
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        observations: Mapping[str, Kind],
+        fields: Sequence[Kind],
+        codecs: Codecs,
+        defaults: Mapping[str, Field],
+        device: torch.device,
+        delivery: Delivery,
+        *,
+        is_paired: bool,
+    ) -> None:
+        self.device, self._delivery, self._rows_count, self.is_paired = device, delivery, rows, is_paired
+        self._observations, self.is_tree = observations, list(observations) != [OBSERVATIONS]
+        self.pairs: dict[str, Pair] = {}
+        self.items: dict[str, Items] = {}
+        for name, kind in observations.items():
+            if is_paired:
+                self.pairs[name] = self._new_pair(kind, codecs.of(kind))
+            else:
+                self.items[name] = self._new_items(kind, codecs.of(kind))
+        small = []
+        for kind in fields:
+            codec = codecs.of(kind, defaults[kind.name].codec if kind.name in defaults else None)
+            if codec is None and kind.nbytes <= SIDE_BY_SIDE:
+                small.append(kind)
+            else:
+                self.items[kind.name] = self._new_items(kind, codec)
+        self._small = {kind.name: kind for kind in small}
+        self.rows = Rows(small, rows * next(iter(observations.values())).lanes, device)
+
+    def _new_pair(self, kind: Kind, codec: Any) -> Pair:
+        rows, delivery = self._rows_count, self._delivery
+        if codec is None:
+            return DensePair(kind, rows, self.device, delivery)
+        if self.device == CPU:
+            return HostPair(kind, rows, codec, delivery)
+        return DevicePair(kind, rows, codec, self.device, delivery)
+
+    def _new_items(self, kind: Kind, codec: Any) -> Items:
+        rows, delivery = self._rows_count, self._delivery
+        if codec is None:
+            return DenseItems(kind, rows, self.device, delivery)
+        if self.device == CPU:
+            return HostItems(kind, rows, codec, delivery)
+        return DeviceItems(kind, rows, codec, self.device, delivery)
+
+    def prepare(self, obs: Any, next_obs: Any, fields: Mapping[str, Any]) -> Prepared:
+        """A step, checked and in the form that it is written in; raises StepError before anything has changed."""
+        keepers: Mapping[str, Any] = self.pairs if self.is_paired else self.items
+        parts = parts_of(obs, self._observations, "obs")
+        items = {name: keepers[name].prepare(part) for name, part in parts.items()}
+        after = {}
+        if self.is_paired:
+            parts = parts_of(next_obs, self._observations, "next_obs")
+            after = {name: keepers[name].prepare(part) for name, part in parts.items()}
+        small = {}
+        for name, value in fields.items():
+            if name in self._small:
+                small[name] = self._small[name].tensor(value)
+            elif name in self.items:
+                items[name] = self.items[name].prepare(value)
+            else:
+                raise StepError(f"this buffer has no field {name!r}; it has {sorted(self.names)}")
+        missing = sorted(self.names - fields.keys())
+        if missing:
+            raise StepError(f"a step has to have a value for each field, and this one lacks {missing}")
+        return Prepared(items, after, small)
+
+    @property
+    def names(self) -> set[str]:
+        """The fields beside observations."""
+        return {*self._small, *(name for name in self.items if name not in self._observations)}
+
+    def write(self, row: int, step: Prepared) -> None:
+        for name, items in step.items.items():
+            if name in self.pairs:
+                self.pairs[name].write(row, items, step.after[name])
+            else:
+                self.items[name].write(row, items)
+        self.rows.write(row * next(iter(self._observations.values())).lanes, step.small)
+
+    def observations(self, positions: torch.Tensor) -> Any:
+        """Observations at these positions: a tensor, or a tree of them."""
+        if self.is_paired:
+            return self._tree({name: pair.read_first(positions) for name, pair in self.pairs.items()})
+        return self._tree({name: self.items[name].read(positions) for name in self._observations})
+
+    def next_observations(self, positions: torch.Tensor) -> Any:
+        """Next observations alone."""
+        return self._tree({name: pair.read_second(positions) for name, pair in self.pairs.items()})
+
+    def both(self, positions: torch.Tensor, others: torch.Tensor | None = None) -> tuple[Any, Any]:
+        """Observations at these positions, and next observations there, or at others."""
+        if not self.is_tree:
+            return self.pairs[OBSERVATIONS].read(positions, others)
+        parts = {name: pair.read(positions, others) for name, pair in self.pairs.items()}
+        first, second = ({name: part[i] for name, part in parts.items()} for i in (0, 1))
+        return self._tree(first), self._tree(second)
+
+    def fields(self, positions: torch.Tensor, without: Sequence[str] = ()) -> dict[str, torch.Tensor]:
+        """All other fields at these positions."""
+        small = self.rows.read(positions)
+        fields = {name: self._delivery.tensor(part) for name, part in small.items() if name not in without}
+        for name in self.items:
+            if name not in self._observations and name not in without:
+                fields[name] = self.items[name].read(positions)
+        return fields
+
+    def field(self, name: str, positions: torch.Tensor) -> torch.Tensor:
+        """One of them."""
+        if name in self._small:
+            return self._delivery.tensor(self.rows.fields[name][positions])
+        return self.items[name].read(positions)
+
+    def update(self, positions: torch.Tensor, fields: Mapping[str, torch.Tensor]) -> None:
+        """Write values of fields other than observations to any steps, (positions, *shape) each."""
+        for name, values in fields.items():
+            if name in self._small:
+                self.rows.fields[name][positions] = values.to(self.device)
+            else:
+                self.items[name].update(positions, values)
+
+    def kind(self, name: str) -> Kind:
+        """What a field other than observations is."""
+        return self._small[name] if name in self._small else self.items[name].kind
+
+    @property
+    def _keepers(self) -> dict[str, Pair | Items]:
+        return {**self.pairs, **self.items}
+
+    def _tree(self, parts: dict[str, torch.Tensor]) -> Any:
+        return tree_of(parts, OBSERVATIONS)
+
+    def clear(self) -> None:
+        for keeper in self._keepers.values():
+            keeper.clear()
+
+    def usage(self, steps: int, capacity: int) -> MemoryUsage:
+        """What is held in so many steps."""
+        lanes = next(iter(self._observations.values())).lanes
+        keys = {name: keeper.usage(steps) for name, keeper in self._keepers.items()}
+        return MemoryUsage(steps * lanes, capacity * lanes, keys, self.rows.nbytes)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows.state_dict(),
+            **{name: keeper.state_dict() for name, keeper in self._keepers.items()},
+        }
+
+    def loading(self, state: Mapping[str, Any]) -> Callable[[], object]:
+        """What makes this hold what a state does, once all of that is looked through."""
+        keepers: dict[str, Any] = {"rows": self.rows, **self._keepers}
+        if state.keys() != keepers.keys():
+            raise BufferStateError(
+                f"this is the state of a buffer with the fields {sorted(state)}; here they are {sorted(keepers)}"
+            )
+        ready = [keeper.loading(state[name]) for name, keeper in keepers.items()]
+        return lambda: [take() for take in ready]

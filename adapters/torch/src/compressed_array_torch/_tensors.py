@@ -1,0 +1,105 @@
+"""Values on their way in and out: numpy's and torch's dtypes, and memory that both look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from compressed_array_torch.errors import StepError
+
+Array = npt.NDArray[Any]
+# What elements that numpy has no dtype for are taken for on the host: bfloat16, float8.
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def torch_dtype(dtype: Any) -> torch.dtype:
+    """A dtype of torch, from that, one of numpy or its name."""
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    return torch.from_numpy(np.empty(0, dtype)).dtype
+
+
+def host_dtype(dtype: torch.dtype) -> np.dtype[Any]:
+    """The numpy dtype with elements of the same bytes."""
+    return as_host(torch.empty(0, dtype=dtype)).dtype
+
+
+def as_host(tensor: torch.Tensor) -> Array:
+    """A tensor's elements, bit for bit, as a plain array: on the tensor's own memory if that is the host's."""
+    tensor = tensor.detach()
+    if tensor.device.type != "cpu":
+        tensor = tensor.cpu()
+    try:
+        array: Array = tensor.numpy()
+    except TypeError:
+        array = tensor.view(INTEGERS[tensor.dtype.itemsize]).numpy()
+    return array
+
+
+def from_host(array: Array, dtype: torch.dtype) -> torch.Tensor:
+    """The inverse of `as_host`, on the array's memory."""
+    tensor = torch.from_numpy(array)
+    return tensor if tensor.dtype == dtype else tensor.view(dtype)
+
+
+def as_tensor(value: Any) -> torch.Tensor:
+    """A value as a tensor that is only read from."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    array = np.asarray(value)
+    # torch takes no memory that runs backwards, and warns of what must not be written to.
+    if any(step < 0 for step in array.strides) or not array.flags.writeable or not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="), order="C")
+    return torch.from_numpy(array)
+
+
+class Kind:
+    """What one field of a step is: `lanes` items of a shape and dtype."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, lanes: int) -> None:
+        self.name, self.shape, self.dtype, self.lanes = name, shape, dtype, lanes
+        self.full = (lanes, *shape)
+        self.host_dtype = host_dtype(dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of one item."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def tensor(self, value: Any) -> torch.Tensor:
+        """A value as a tensor of this kind, wherever it is."""
+        tensor = self.cast(as_tensor(value))
+        return tensor if tensor.shape == self.full else tensor.reshape(self._fitting(tuple(tensor.shape)))
+
+    def array(self, value: Any) -> Array:
+        """A value as a plain array of this kind."""
+        if type(value) is np.ndarray and value.shape == self.full and value.dtype == self.host_dtype:
+            return value
+        return as_host(self.tensor(value))
+
+    def _fitting(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The full shape, if a value of this one is meant for it."""
+        is_one = self.lanes == 1 and shape == self.shape
+        if is_one or (not self.shape and shape == (self.lanes, 1)):
+            return self.full
+        raise StepError(
+            f"{self.name} is of shape {shape}; {self.lanes} environment(s) with items of shape {self.shape} make "
+            f"{self.full}"
+        )
+
+    def cast(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Values in the dtype of this kind: floats are rounded, anything else has to come through as it is."""
+        if tensor.dtype is self.dtype:
+            return tensor
+        cast = tensor.to(self.dtype)
+        if tensor.is_floating_point() and (self.dtype.is_floating_point or self.dtype.is_complex):
+            return cast
+        if not torch.equal(cast.to(tensor.dtype), tensor):
+            raise StepError(
+                f"{self.name} has values of {tensor.dtype} that {self.dtype} does not hold; give the field a dtype "
+                "that does"
+            )
+        return cast

@@ -1,0 +1,164 @@
+"""`PrioritizedReplayBuffer`: transitions, drawn in proportion to how much there was to learn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from compressed_array.sampling import PriorityTree
+from compressed_array_torch._base import ResetStrategy
+from compressed_array_torch._storage import Prepared
+from compressed_array_torch._tensors import as_host, as_tensor
+from compressed_array_torch.batches import PrioritizedReplayBatch
+from compressed_array_torch.errors import BufferOptionError, BufferStateError
+from compressed_array_torch.fields import Field
+from compressed_array_torch.iteration import Prefetcher
+from compressed_array_torch.replay_buffer import ReplayBuffer
+from compressed_array_torch.stats_tracker import StatsTracker
+
+__all__ = ["PrioritizedReplayBuffer"]
+
+STRATA = 2**53  # as many as a float tells apart
+
+
+class PrioritizedReplayBuffer(ReplayBuffer):
+    """A replay buffer that draws a transition with probability p^alpha, where p is what `update_priorities` was told.
+
+    New transitions have the largest priority there was so far. Priorities are kept by the host. All arguments of
+    `ReplayBuffer`, and:
+
+    :param alpha: how much priorities count: 0 for not at all
+    :param beta: how much `weights` correct for it: 1 for wholly; a function of how many batches were drawn to have it
+        change over time
+    :param epsilon: what is added to each error, so that none is zero
+    """
+
+    def __init__(
+        self,
+        buffer_size: int,
+        num_envs: int,
+        obs_shape: Any,
+        action_shape: Any,
+        stats_tracker: StatsTracker | None = None,
+        alpha: float = 0.6,
+        beta: float | Callable[[int], float] = 0.4,
+        epsilon: float = 1e-6,
+        obs_dtype: Any = torch.float32,
+        action_dtype: Any = torch.float32,
+        device: torch.device | str = "cpu",
+        store_device: torch.device | str | None = None,
+        reset_strategy: ResetStrategy = ResetStrategy.RECURRENT,
+        *,
+        codec: Any = "auto",
+        fields: Mapping[str, Field] | None = None,
+        n_step: int | None = None,
+        gamma: float = 0.99,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        if alpha < 0 or epsilon < 0:
+            raise BufferOptionError(f"alpha and epsilon are not negative, and these are {alpha} and {epsilon}")
+        super().__init__(
+            buffer_size,
+            num_envs,
+            obs_shape,
+            action_shape,
+            stats_tracker,
+            obs_dtype,
+            action_dtype,
+            device,
+            store_device,
+            reset_strategy,
+            codec=codec,
+            fields=fields,
+            n_step=n_step,
+            gamma=gamma,
+            generator=generator,
+        )
+        self.alpha, self.beta, self.epsilon = alpha, beta, epsilon
+        self._tree = PriorityTree(self._ring.size)
+        self._largest = 1.0  # priority there was so far, to the power of alpha
+        self._drawn = 0  # batches
+        self._lanes = np.arange(num_envs)
+
+    @property
+    def priorities(self) -> PriorityTree:
+        """What transitions are drawn in proportion to, by position."""
+        return self._tree
+
+    def get(self, batch_size: int, beta: float | None = None) -> PrioritizedReplayBatch:
+        """Transitions drawn by priority, one out of each of `batch_size` equal parts of them, with weights.
+
+        :param beta: in the place of the buffer's own
+        """
+        uniforms = self._words(batch_size).cpu().numpy() % STRATA / STRATA
+        places = self._tree.draw(uniforms)
+        if beta is None:
+            beta = self.beta(self._drawn) if callable(self.beta) else self.beta
+        self._drawn += 1
+        # (N * P)^-beta over its largest value, that of the least priority, comes to this.
+        weights = (self._tree[places] / self._tree.min) ** -beta
+        positions = torch.from_numpy(places).to(self.store_device)
+        indices = torch.from_numpy(self._ring.number_at(places))
+        return PrioritizedReplayBatch(
+            **self._parts(positions),
+            indices=indices,
+            weights=torch.from_numpy(weights.astype(np.float32)).to(self.device),
+        )
+
+    def sample(self, batch_size: int, beta: float | None = None) -> PrioritizedReplayBatch:
+        """The same as `get`."""
+        return self.get(batch_size, beta)
+
+    def prefetch(self, batch_size: int, ahead: int = 2) -> Prefetcher:
+        """Not to be had: what is drawn depends on priorities that are not known yet."""
+        raise BufferOptionError(
+            "batches by priority cannot be drawn ahead: the priorities they depend on are not known yet"
+        )
+
+    def update_priorities(self, indices: Any, td_errors: Any) -> None:
+        """Say how far off a batch's values were. Transitions that were written over meanwhile are left out.
+
+        :param indices: of the batch
+        :param td_errors: one for each; their signs do not matter
+        """
+        numbers = as_host(as_tensor(indices)).reshape(-1)
+        errors = as_host(as_tensor(td_errors)).reshape(-1).astype(np.float64)
+        if numbers.shape != errors.shape:
+            raise ValueError(f"{len(errors)} errors for {len(numbers)} transitions")
+        is_held = self._ring.is_held(numbers)
+        priorities = (np.abs(errors) + self.epsilon) ** self.alpha
+        self._tree.update(self._ring.positions(numbers[is_held]), priorities[is_held])
+        self._largest = max(self._largest, float(priorities.max(initial=0.0)))
+
+    def reset(self, reset_stats: bool = False) -> None:
+        super().reset(reset_stats)
+        self._tree.clear()
+        self._largest = 1.0
+
+    def _add(self, step: Prepared) -> None:
+        places = self._ring.row * self.num_envs + self._lanes
+        if self._ring.is_full:
+            self._tree.update(places, 0.0)  # first: what is half written over, should this fail, must not be drawn
+        super()._add(step)
+        self._tree.update(places, self._largest)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is held, in tensors and plain values of its own, for `torch.save`."""
+        priorities = torch.from_numpy(self._tree[np.arange(self._tree.capacity)])
+        return super().state_dict() | {"priorities": priorities, "largest": self._largest, "drawn": self._drawn}
+
+    def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
+        ready = super()._loading(state)
+        priorities = state.get("priorities")
+        if not isinstance(priorities, torch.Tensor) or priorities.shape != (self._tree.capacity,):
+            raise BufferStateError(f"the state has no priorities of {self._tree.capacity} transitions")
+        tree = PriorityTree(self._tree.capacity)
+        try:
+            tree.update(np.arange(tree.capacity), priorities.cpu().numpy())
+            largest, drawn = float(state["largest"]), int(state["drawn"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise BufferStateError(f"the state is damaged: {error}") from error
+        return [*ready, lambda: self.__dict__.update(_tree=tree, _largest=largest, _drawn=drawn)]

@@ -1,0 +1,206 @@
+"""`ReplayBuffer`: transitions, drawn one as likely as any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from compressed_array.sampling import n_step as n_step_returns
+from compressed_array_torch._base import BaseBuffer, ResetStrategy
+from compressed_array_torch.batches import ReplayBatch
+from compressed_array_torch.errors import BufferOptionError, StepError
+from compressed_array_torch.fields import Field
+from compressed_array_torch.iteration import BufferDataset, Prefetcher
+from compressed_array_torch.stats_tracker import StatsTracker
+
+__all__ = ["ReplayBuffer"]
+
+ORDERS = (
+    "the order of arguments is add(obs, action, reward, done, next_obs, truncated), and these look like "
+    "add(obs, action, reward, done, truncated, next_obs); give the last ones by name"
+)
+
+
+class Drawn(NamedTuple):
+    """What random numbers have picked, and what the buffer was then."""
+
+    positions: torch.Tensor
+    numbers: torch.Tensor
+    steps: int
+    changes: int
+
+
+class ReplayBuffer(BaseBuffer):
+    """Keeps the last `buffer_size` steps of `num_envs` environments, and draws transitions from them.
+
+    All arguments of `BaseBuffer`, and:
+
+    :param n_step: over how many steps returns go; batches then have `discounts`
+    :param gamma: by what a reward is discounted for each step that it comes later, in such returns
+    """
+
+    _is_paired = True
+
+    def __init__(
+        self,
+        buffer_size: int,
+        num_envs: int,
+        obs_shape: Any,
+        action_shape: Any,
+        stats_tracker: StatsTracker | None = None,
+        obs_dtype: Any = torch.float32,
+        action_dtype: Any = torch.float32,
+        device: torch.device | str = "cpu",
+        store_device: torch.device | str | None = None,
+        reset_strategy: ResetStrategy = ResetStrategy.RECURRENT,
+        *,
+        codec: Any = "auto",
+        fields: Mapping[str, Field] | None = None,
+        n_step: int | None = None,
+        gamma: float = 0.99,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        if n_step is not None and not 1 <= n_step <= buffer_size:
+            raise BufferOptionError(f"n_step is from 1 to buffer_size, {buffer_size}, not {n_step}")
+        super().__init__(
+            buffer_size,
+            num_envs,
+            obs_shape,
+            action_shape,
+            stats_tracker,
+            obs_dtype,
+            action_dtype,
+            device,
+            store_device,
+            reset_strategy,
+            codec=codec,
+            fields=fields,
+            generator=generator,
+            own_fields={"rewards": torch.float32, "terminated": torch.bool, "truncated": torch.bool},
+        )
+        self.n_step, self.gamma = n_step, gamma
+        self._offsets = torch.arange(n_step or 1, device=self.store_device)
+
+    def add(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        done: Any = None,
+        next_obs: Any = None,
+        truncated: Any = None,
+        *,
+        terminated: Any = None,
+        infos: Mapping[str, Any] | None = None,
+        done_reasons: list[str | None] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Keep a step of all environments: what they showed, what was done, and what came of it.
+
+        :param next_obs: what they showed next, the last observation of an episode where one has ended
+        :param terminated: which episodes ended by the rules of the environment
+        :param truncated: which were cut off by a limit of time, say: values behind them count
+        :param done: in the place of `terminated`, which episodes ended for one reason or the other
+        :param infos: metrics for the tracker, and `done_reasons` why episodes ended
+        :param fields: the buffer's own fields, by name
+        """
+        has_terminated, is_cut = self._ends(done, terminated, truncated, next_obs)
+        values = {"actions": action, "rewards": reward, "terminated": has_terminated, "truncated": is_cut, **fields}
+        step = self._storage.prepare(obs, next_obs, values)
+        self._room()
+        self._add(step)
+        if self.stats_tracker is not None:
+            ended = step.small["terminated"] | step.small["truncated"]
+            self.stats_tracker.update(ended, reward, infos, done_reasons)
+
+    def _ends(self, done: Any, terminated: Any, truncated: Any, next_obs: Any) -> tuple[Any, Any]:
+        """Which episodes were terminated, and which truncated."""
+        if next_obs is None:
+            raise StepError("next_obs is missing: what the environments showed after the step")
+        lanes = (self.num_envs,)
+        if truncated is not None and _shape(truncated) not in (lanes, (*lanes, 1), ()) and _shape(next_obs) == lanes:
+            raise StepError(ORDERS)
+        if (done is None) == (terminated is None):
+            raise StepError("give either terminated, or done, which says of episodes that they ended for any reason")
+        if truncated is None:
+            truncated = torch.zeros(self.num_envs, dtype=torch.bool)
+        if terminated is not None:
+            return terminated, truncated
+        cut = self._storage.kind("truncated").tensor(truncated)
+        return self._storage.kind("terminated").tensor(done).to(cut.device) & ~cut, cut
+
+    def get(self, batch_size: int) -> ReplayBatch:
+        """Transitions, drawn with replacement."""
+        return ReplayBatch(**self._parts(self._ring.draw(self._words(batch_size))))
+
+    def sample(self, batch_size: int) -> ReplayBatch:
+        """The same as `get`."""
+        return self.get(batch_size)
+
+    def prefetch(self, batch_size: int, ahead: int = 2) -> Prefetcher:
+        """An iterator over what `get(batch_size)` would give, with so many batches decoded ahead by a thread."""
+        return Prefetcher(self, batch_size, ahead)
+
+    def dataset(self, batch_size: int, batches: int | None = None) -> BufferDataset:
+        """What `get(batch_size)` gives as a dataset for `DataLoader(dataset, batch_size=None)`."""
+        return BufferDataset(self, batch_size, batches)
+
+    def _draw(self, words: torch.Tensor) -> Drawn:
+        """What `get` draws with these random numbers."""
+        positions = self._ring.draw(words)
+        return Drawn(positions, self._ring.number_at(positions), self._ring.steps, self._changes)
+
+    def _is_unchanged(self, then: Drawn, now: Drawn) -> bool:
+        """Whether a batch that was drawn then is still the one that is drawn now."""
+        # What n-step returns go over has to have been there already, up to the last step.
+        newest = (then.steps - (self.n_step or 1) + 1) * self.num_envs
+        is_same = then.changes == now.changes and torch.equal(then.numbers, now.numbers)
+        return is_same and (then.steps == now.steps or bool((then.numbers < newest).all()))
+
+    def _batch(self, drawn: Drawn) -> ReplayBatch:
+        return ReplayBatch(**self._parts(drawn.positions))
+
+    def _parts(self, positions: torch.Tensor) -> dict[str, Any]:
+        """What a batch of the transitions at these positions consists of."""
+        last: torch.Tensor | None = None
+        returns: dict[str, torch.Tensor] = {}
+        if self.n_step is not None:
+            last, returns = self._returns(positions)
+        observations, next_observations = self._storage.both(positions, last)
+        fields = self._storage.fields(positions) | returns
+        return {
+            "observations": observations,
+            "next_observations": next_observations,
+            "extras": {name: fields.pop(name) for name in self._extras},
+            **fields,
+        }
+
+    def _returns(self, positions: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Where the last steps are that n-step returns go over, and what those come to."""
+        numbers = self._ring.number_at(positions.reshape(-1))
+        steps = self._ring.following(numbers, self._offsets)
+        is_held = steps < self._ring.steps * self.num_envs
+        small = self._storage.rows.read(self._ring.positions(steps))
+        summed = n_step_returns(small["rewards"], small["terminated"], self._cuts(small), self.gamma, is_held)
+        last = self._ring.positions(numbers + (summed.lengths - 1) * self.num_envs)
+        ends = self._storage.rows.read(last)
+        parts = {
+            "rewards": summed.returns,
+            "discounts": summed.discounts,
+            "terminated": ends["terminated"],
+            "truncated": ends["truncated"],
+        }
+        parts = {name: part.reshape(positions.shape).to(self.device) for name, part in parts.items()}
+        return last.reshape(positions.shape), parts
+
+    def _cuts(self, small: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Behind which steps nothing follows but a bootstrap."""
+        return small["truncated"]
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    """The shape of a value that is not a tree."""
+    return None if isinstance(value, Mapping) else tuple(np.shape(value))

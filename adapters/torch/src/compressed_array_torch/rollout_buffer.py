@@ -1,0 +1,238 @@
+"""`RolloutBuffer`: the steps that one policy has taken, with what they were worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from compressed_array_torch._base import BaseBuffer, ResetStrategy
+from compressed_array_torch._tensors import Kind, as_tensor
+from compressed_array_torch.batches import RolloutBatch
+from compressed_array_torch.errors import BufferOptionError, NothingToSampleError, StepError
+from compressed_array_torch.fields import Field
+from compressed_array_torch.stats_tracker import StatsTracker
+
+__all__ = ["RolloutBuffer", "explained_variance"]
+
+
+class RolloutBuffer(BaseBuffer):
+    """Keeps `buffer_size` steps of `num_envs` environments, and hands all of them out in batches, epoch after epoch.
+
+    Advantages are generalized advantage estimates. All arguments of `BaseBuffer`, and:
+
+    :param gamma: by what a reward is discounted for each step that it comes later
+    :param gae_lambda: how far advantages look ahead: 0 for one step, 1 for all of the episode
+    """
+
+    def __init__(
+        self,
+        buffer_size: int,
+        num_envs: int,
+        obs_shape: Any,
+        action_shape: Any,
+        stats_tracker: StatsTracker | None = None,
+        obs_dtype: Any = torch.float32,
+        action_dtype: Any = torch.float32,
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+        device: torch.device | str = "cpu",
+        store_device: torch.device | str | None = None,
+        reset_strategy: ResetStrategy = ResetStrategy.ERROR,
+        *,
+        codec: Any = "auto",
+        fields: Mapping[str, Field] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        if ResetStrategy(reset_strategy) is ResetStrategy.RECURRENT:
+            raise BufferOptionError("a rollout is not written over step by step: use ResetStrategy.ERROR or AUTO")
+        floats = ("rewards", "values", "log_probs", "final_values", "returns", "advantages")
+        super().__init__(
+            buffer_size,
+            num_envs,
+            obs_shape,
+            action_shape,
+            stats_tracker,
+            obs_dtype,
+            action_dtype,
+            device,
+            store_device,
+            reset_strategy,
+            codec=codec,
+            fields=fields,
+            generator=generator,
+            own_fields=dict.fromkeys(floats, torch.float32) | {"terminated": torch.bool, "truncated": torch.bool},
+        )
+        self.gamma, self.gae_lambda = gamma, gae_lambda
+        self._nothing = torch.zeros(num_envs)
+        self._is_computed = False
+
+    def add(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        done: Any = None,
+        value: Any = None,
+        log_prob: Any = None,
+        *,
+        terminated: Any = None,
+        truncated: Any = None,
+        final_value: Any = None,
+        infos: Mapping[str, Any] | None = None,
+        done_reasons: list[str | None] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Keep a step of all environments: what they showed, what was done, what came of it and what was thought of it.
+
+        :param terminated: which episodes ended with this step by the rules of the environment; `done` is the same
+        :param value: of `obs`, as the policy had it, and `log_prob` of the action
+        :param truncated: which episodes were cut off with this step, by a limit of time, say
+        :param final_value: of the last observation of episodes that were truncated: what they were still worth
+        :param infos: metrics for the tracker, and `done_reasons` why episodes ended
+        :param fields: the buffer's own fields, by name
+        """
+        if value is None or log_prob is None:
+            raise StepError("value and log_prob are missing: what the policy made of the observation and the action")
+        if (done is None) == (terminated is None):
+            raise StepError("give either terminated or done, which are two names for one thing here")
+        has_terminated, is_cut = terminated if done is None else done, self._nothing if truncated is None else truncated
+        if final_value is None and bool(as_tensor(is_cut).any()):
+            raise StepError("an episode was truncated: give final_value, the value of its last observation")
+        values = {
+            "actions": action,
+            "rewards": reward,
+            "terminated": has_terminated,
+            "truncated": is_cut,
+            "values": value,
+            "log_probs": log_prob,
+            "final_values": self._nothing if final_value is None else final_value,
+            "returns": self._nothing,
+            "advantages": self._nothing,
+            **fields,
+        }
+        step = self._storage.prepare(obs, None, values)
+        self._room()
+        self._is_computed = False
+        self._add(step)
+        if self.stats_tracker is not None:
+            self.stats_tracker.update(step.small["terminated"] | step.small["truncated"], reward, infos, done_reasons)
+
+    def compute_returns_and_advantages(self, last_values: Any, last_dones: Any = None) -> None:
+        """Work out what steps were worth, once all of a rollout is there.
+
+        An advantage stops with the step that ends an episode: behind a termination nothing is worth anything, behind a
+        truncation the `final_value` counts.
+
+        :param last_values: of the observations after the last step
+        :param last_dones: which episodes ended with the last step, if `add` was not told
+        """
+        steps = len(self)
+        if not steps:
+            raise NothingToSampleError
+        rewards, values, final_values = map(self._by_step, ("rewards", "values", "final_values"))
+        terminated, truncated = map(self._by_step, ("terminated", "truncated"))
+        device = rewards.device
+        after = Kind("last_values", (), torch.float32, self.num_envs).tensor(last_values).to(device)
+        if last_dones is not None:
+            ended = Kind("last_dones", (), torch.bool, self.num_envs).tensor(last_dones).to(device)
+            terminated = terminated.clone()
+            terminated[-1] |= ended & ~truncated[-1]
+        advantages = torch.empty_like(rewards)
+        advantage = torch.zeros_like(after)
+        for step in range(steps - 1, -1, -1):
+            worth = torch.where(truncated[step], final_values[step], after)
+            worth = torch.where(terminated[step], torch.zeros_like(worth), worth)
+            error = rewards[step] + self.gamma * worth - values[step]
+            goes_on = ~(terminated[step] | truncated[step])
+            advantage = torch.where(goes_on, error + self.gamma * self.gae_lambda * advantage, error)
+            advantages[step], after = advantage, values[step]
+        self._by_step("advantages").copy_(advantages)
+        self._by_step("returns").copy_(advantages + values)
+        self._is_computed = True
+
+    def get(self, batch_size: int | None = None, shuffle: bool = True) -> Iterator[RolloutBatch]:
+        """All steps once, in batches, the last of which may be smaller.
+
+        :param batch_size: all in one batch if nothing is said
+        :param shuffle: in any order, or in that of time
+        """
+        if not self._ring.count:
+            raise NothingToSampleError
+        if not self._is_computed:
+            raise RuntimeError("call compute_returns_and_advantages() before get(): there are no returns yet")
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"a batch has at least one element, not {batch_size}")
+        return self._batches(batch_size or self._ring.count, shuffle)
+
+    def _batches(self, batch_size: int, shuffle: bool) -> Iterator[RolloutBatch]:
+        count, device = self._ring.count, self.store_device
+        if shuffle:
+            order = torch.randperm(count, generator=self.generator, device=device)
+        else:
+            order = torch.arange(count, device=device)
+        order = (order + self._ring.oldest * self.num_envs) % self._ring.size
+        for positions in torch.split(order, batch_size):
+            fields = self._storage.fields(positions)
+            own = {name: fields[name] for name in ("actions", "returns", "advantages", "values", "log_probs")}
+            extras = {name: fields[name] for name in self._extras}
+            yield RolloutBatch(observations=self._storage.observations(positions), extras=extras, **own)
+
+    def normalize_advantages(self, epsilon: float = 1e-8) -> None:
+        """Give the advantages of all steps a mean of 0 and a standard deviation of 1."""
+        self._normalize("advantages", epsilon)
+
+    def normalize_returns(self, epsilon: float = 1e-8) -> None:
+        """Give the returns of all steps a mean of 0 and a standard deviation of 1."""
+        self._normalize("returns", epsilon)
+
+    @property
+    def explained_variance(self) -> float:
+        """How much of the returns' variance the values foretold: 1 for all of it."""
+        return explained_variance(self._by_step("values"), self._by_step("returns"))
+
+    @property
+    def advantages_mean(self) -> float:
+        return float(self._by_step("advantages").mean())
+
+    @property
+    def advantages_std(self) -> float:
+        return float(self._by_step("advantages").std())
+
+    @property
+    def returns_mean(self) -> float:
+        return float(self._by_step("returns").mean())
+
+    @property
+    def returns_std(self) -> float:
+        return float(self._by_step("returns").std())
+
+    def reset(self, reset_stats: bool = False) -> None:
+        super().reset(reset_stats)
+        self._is_computed = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is held, in tensors and plain values of its own, for `torch.save`."""
+        return super().state_dict() | {"is_computed": self._is_computed}
+
+    def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
+        ready, is_computed = super()._loading(state), bool(state.get("is_computed"))
+        return [*ready, lambda: setattr(self, "_is_computed", is_computed)]
+
+    def _normalize(self, name: str, epsilon: float) -> None:
+        field = self._by_step(name)
+        field.copy_((field - field.mean()) / (field.std() + epsilon))
+
+    def _by_step(self, name: str) -> torch.Tensor:
+        """A field of all steps that are held, (steps, environments), in the order of time."""
+        field = self._storage.rows.fields[name].view(self._ring.capacity, self.num_envs)
+        return field[: len(self)]
+
+
+def explained_variance(y_pred: torch.Tensor, y_true: torch.Tensor) -> float:
+    """1 - Var(y_true - y_pred) / Var(y_true): 1 for a perfect forecast, 0 for a constant one; NaN if nothing varies."""
+    variance = torch.var(y_true.float(), correction=0)
+    if variance == 0:
+        return float("nan")
+    return float(1 - torch.var(y_true.float() - y_pred.float(), correction=0) / variance)

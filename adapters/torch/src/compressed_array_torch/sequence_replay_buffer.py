@@ -1,0 +1,214 @@
+"""`SequenceReplayBuffer`: windows of steps that follow each other, for recurrent policies and world models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from compressed_array.sampling import Ring, WindowBatch, Windows
+from compressed_array_torch._base import ResetStrategy
+from compressed_array_torch._storage import Prepared
+from compressed_array_torch._tensors import as_host, as_tensor
+from compressed_array_torch.batches import SequenceBatch
+from compressed_array_torch.errors import BufferOptionError, BufferStateError, StepError
+from compressed_array_torch.fields import Field
+from compressed_array_torch.replay_buffer import ReplayBuffer
+from compressed_array_torch.stats_tracker import StatsTracker
+
+__all__ = ["SequenceReplayBuffer"]
+
+
+class DrawnWindows(NamedTuple):
+    """What random numbers have picked, and what the buffer was then."""
+
+    windows: WindowBatch
+    steps: int
+    changes: int
+
+
+class SequenceReplayBuffer(ReplayBuffer):
+    """A replay buffer that draws windows of `burn_in + length` steps. They begin anywhere, and overlap.
+
+    All arguments of `ReplayBuffer`, and:
+
+    :param length: how many steps of a window are learnt from
+    :param burn_in: how many come before, to have a recurrent state catch up
+    :param boundary: what happens where an episode ends: "stop" draws no window that goes on behind it, "pad" draws any
+        and fills up with nothing, "cross" goes on with the next episode
+    :param first_only: fields of which only the value at the first step of a window is wanted, such as the recurrent
+        state to begin with: (batch, *shape)
+    :param next_observations: whether batches have the observation after each step, which most learners take from the
+        step after; with `n_step` they do
+    """
+
+    def __init__(
+        self,
+        buffer_size: int,
+        num_envs: int,
+        obs_shape: Any,
+        action_shape: Any,
+        stats_tracker: StatsTracker | None = None,
+        obs_dtype: Any = torch.float32,
+        action_dtype: Any = torch.float32,
+        device: torch.device | str = "cpu",
+        store_device: torch.device | str | None = None,
+        reset_strategy: ResetStrategy = ResetStrategy.RECURRENT,
+        *,
+        length: int,
+        burn_in: int = 0,
+        boundary: Any = "stop",
+        first_only: Sequence[str] = (),
+        next_observations: bool = False,
+        codec: Any = "auto",
+        fields: Mapping[str, Field] | None = None,
+        n_step: int | None = None,
+        gamma: float = 0.99,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        if length < 1 or burn_in < 0:
+            raise BufferOptionError(f"length is from 1 on and burn_in from 0, not {length} and {burn_in}")
+        unknown = sorted(set(first_only) - set(fields or ()))
+        if unknown:
+            raise BufferOptionError(f"first_only names {unknown}, which are none of the fields {sorted(fields or ())}")
+        super().__init__(
+            buffer_size,
+            num_envs,
+            obs_shape,
+            action_shape,
+            stats_tracker,
+            obs_dtype,
+            action_dtype,
+            device,
+            store_device,
+            reset_strategy,
+            codec=codec,
+            fields=fields,
+            n_step=n_step,
+            gamma=gamma,
+            generator=generator,
+        )
+        self.length, self.burn_in, self.boundary = length, burn_in, boundary
+        self._first_only, self._has_next = tuple(first_only), next_observations or n_step is not None
+        try:
+            self._windows = Windows(self._ring, burn_in + length, boundary)
+        except ValueError as error:
+            raise BufferOptionError(f"burn_in + length, {burn_in + length}, and boundary: {error}") from error
+
+    @property
+    def window_count(self) -> int:
+        """How many windows there are to draw from."""
+        return self._windows.count
+
+    def get(self, batch_size: int) -> SequenceBatch:  # type: ignore[override]  # windows, not transitions
+        """Windows, drawn with replacement."""
+        return self._batch(self._draw(self._words(batch_size)))
+
+    def sample(self, batch_size: int) -> SequenceBatch:  # type: ignore[override]  # as above
+        """The same as `get`."""
+        return self.get(batch_size)
+
+    def update(self, indices: Any, **fields: Any) -> int:
+        """Write fields back after training, such as latents that are better now, and say for how many steps.
+
+        Steps that were written over since the batch was drawn are left out, and so is what was padding.
+
+        :param indices: of the batch, or some of them
+        :param fields: values for each of the indices, (*indices.shape, *shape)
+        """
+        numbers = as_host(as_tensor(indices))
+        values = {}
+        for name, value in fields.items():
+            if name not in self._extras:
+                raise StepError(f"only the buffer's own fields can be updated, {sorted(self._extras)}, not {name!r}")
+            kind, tensor = self._storage.kind(name), as_tensor(value)
+            if tuple(tensor.shape) != (*numbers.shape, *kind.shape):
+                raise StepError(f"{name} is of shape {tuple(tensor.shape)}, not {(*numbers.shape, *kind.shape)}")
+            values[name] = kind.cast(tensor).reshape(-1, *kind.shape)
+        flat = numbers.reshape(-1)
+        held = np.flatnonzero(self._ring.is_held(flat))
+        if len(held):
+            # One value for each step: what a window shows twice, or two windows show, is written once, the last time.
+            which, last = np.unique(flat[held][::-1], return_index=True)
+            places = torch.from_numpy(held[::-1][last])
+            positions = torch.from_numpy(self._ring.positions(which)).to(self.store_device)
+            kept = {name: value[places.to(value.device)] for name, value in values.items()}
+            self._changes += 1  # first, for whoever decodes ahead
+            self._storage.update(positions, kept)
+            return len(which)
+        return 0
+
+    def reset(self, reset_stats: bool = False) -> None:
+        super().reset(reset_stats)
+        self._windows.clear()
+
+    def _add(self, step: Prepared) -> None:
+        self._windows.append(as_host(step.small["terminated"] | step.small["truncated"]))
+        super()._add(step)
+
+    def _draw(self, words: torch.Tensor) -> DrawnWindows:  # type: ignore[override]  # as above
+        return DrawnWindows(self._windows.draw(words.cpu().numpy()), self._ring.steps, self._changes)
+
+    def _is_unchanged(self, then: DrawnWindows, now: DrawnWindows) -> bool:  # type: ignore[override]  # as above
+        return (then.steps, then.changes) == (now.steps, now.changes)
+
+    def _batch(self, drawn: DrawnWindows) -> SequenceBatch:  # type: ignore[override]  # as above
+        windows = drawn.windows
+        positions = torch.from_numpy(self._ring.positions(windows.numbers)).to(self.store_device)
+        returns: dict[str, torch.Tensor] = {}
+        after: Any = None
+        if self._has_next:
+            others = None
+            if self.n_step is not None:
+                others, returns = self._returns(positions)
+            observations, after = self._storage.both(positions, others)
+        else:
+            observations = self._storage.observations(positions)
+        fields = self._storage.fields(positions, without=self._first_only) | returns
+        firsts = {name: self._storage.field(name, positions[:, 0]) for name in self._first_only}
+        masks = {"is_valid": windows.is_valid, "is_first": windows.is_first}
+        is_valid, is_first = (torch.from_numpy(mask).to(self.device) for mask in masks.values())
+        parts = {"observations": observations, "next_observations": after, **fields}
+        if not windows.is_valid.all():
+            padding = ~is_valid
+            for part in parts.values():
+                _clear(part, padding)
+        learning = is_valid.clone()
+        learning[:, : self.burn_in] = False
+        indices = torch.from_numpy(np.where(windows.is_valid, windows.numbers, -1))
+        extras = {name: parts.pop(name) for name in self._extras if name not in firsts}
+        return SequenceBatch(
+            **parts,
+            extras=extras | firsts,
+            last_observations=self._storage.next_observations(positions[:, -1]),
+            is_first=is_first,
+            is_valid=is_valid,
+            learning_mask=learning,
+            indices=indices,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is held, in tensors and plain values of its own, for `torch.save`."""
+        windows = {name: torch.from_numpy(part) for name, part in self._windows.state_dict().items()}
+        return super().state_dict() | {"windows": windows}
+
+    def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
+        ready, windows = super()._loading(state), state.get("windows")
+        trial = Windows(Ring(self._ring.capacity, self._ring.lanes), self._windows.length, self.boundary)
+        try:
+            arrays = {name: part.cpu().numpy() for name, part in (windows or {}).items()}
+            trial.load_state_dict(arrays)
+        except (AttributeError, LookupError, ValueError) as error:
+            raise BufferStateError(f"the state is damaged: {error}") from error
+        return [*ready, lambda: self._windows.load_state_dict(arrays)]
+
+
+def _clear(part: Any, padding: torch.Tensor) -> None:
+    """Have nothing where there is no step."""
+    if isinstance(part, Mapping):
+        for leaf in part.values():
+            _clear(leaf, padding)
+    elif part is not None:
+        part[padding] = 0
