@@ -43,6 +43,7 @@ class History:
     lanes: int
     seed: int = 0
     ends: float = 0.1
+    first: int = 0  # the number of the first step's first environment
     steps: list[list[Step]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -56,7 +57,7 @@ class History:
         """Make a step, and add it to buffers. The action is its number."""
         obs, after = self._obs, self._observations()
         terminated, truncated = (torch.rand(self.lanes, generator=self._rng) < self.ends for _ in range(2))
-        reward, number = torch.randn(self.lanes, generator=self._rng), len(self.steps) * self.lanes
+        reward, number = torch.randn(self.lanes, generator=self._rng), self.first + len(self.steps) * self.lanes
         action = torch.arange(number, number + self.lanes)
         self.steps.append(
             [
@@ -76,7 +77,7 @@ class History:
         self._obs = mix(ended, began, after)
 
     def step(self, number: int) -> Step:
-        return self.steps[number // self.lanes][number % self.lanes]
+        return self.steps[(number - self.first) // self.lanes][number % self.lanes]
 
 
 def random_items(shape: Any, dtype: Any, lanes: int, rng: torch.Generator) -> Any:

@@ -14,6 +14,7 @@ import compressed_array_torch as cat
 from compressed_array_torch import BufferOptionError, ReplayBuffer, ResetStrategy, StepError
 from compressed_array_torch._items import CPU, Delivery, DeviceItems
 from compressed_array_torch._pairs import DensePair, DevicePair
+from compressed_array_torch._rows import Rows
 
 CODECS = [None, "auto", "delta", "delta-zstd", "zstd-3", "none"]
 
@@ -413,3 +414,20 @@ def test_batches_move_and_keep_their_class() -> None:
     assert moved.observations["camera"]["left"].device.type == moved.hidden.device.type == "meta"
     assert moved.discounts is not None
     assert moved.discounts.device.type == "meta"
+
+
+def test_a_step_that_failed_after_its_observations_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it left behind, the next ones are where they belong, and none of the others is touched."""
+    history, buffer, write = History("vectors", 3), new_buffer("vectors", 10, codec=None), Rows.write
+
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    for turn in range(60):
+        if turn % 3 == 2:
+            monkeypatch.setattr(Rows, "write", fail)
+            with pytest.raises(MemoryError):
+                History("vectors", 3, seed=turn).add_to(buffer)
+            monkeypatch.setattr(Rows, "write", write)
+        history.add_to(buffer)
+        check(history, buffer, buffer.get(60))

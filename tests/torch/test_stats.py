@@ -118,6 +118,12 @@ def test_the_public_names_are_these() -> None:
         "RolloutBuffer",
         "SequenceBatch",
         "SequenceReplayBuffer",
+        "SharedPrioritizedReplayBuffer",
+        "SharedReplayBuffer",
+        "SharedSequenceReplayBuffer",
         "StatsTracker",
         "StepError",
+        "Writer",
+        "WriterClosedError",
+        "WriterLostWarning",
     }

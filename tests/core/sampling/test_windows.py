@@ -210,3 +210,15 @@ def test_the_state_of_other_windows_is_refused() -> None:
 
 def test_a_batch_says_what_it_has() -> None:
     assert WindowBatch._fields == ("numbers", "is_valid", "is_first")
+
+
+@pytest.mark.parametrize("before", range(9))
+@pytest.mark.parametrize("steps", range(1, 5))
+def test_the_next_rows_are_those_that_steps_come_to(before: int, steps: int) -> None:
+    ring = Ring(4, 2)
+    ring.advance(before)
+    rows = [row for part in ring.next_rows(steps) for row in range(part.start, part.stop)]
+    for row in rows:
+        assert row == ring.row
+        ring.advance()
+    assert len(rows) == steps

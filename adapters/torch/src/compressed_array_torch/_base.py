@@ -83,6 +83,16 @@ class BaseBuffer:
             for name, extra in extras.items()
         ]
         self._extras = tuple(extras)
+        # What makes a buffer for the same steps, wherever it is.
+        self._options = {
+            "num_envs": num_envs,
+            "obs_shape": obs_shape,
+            "action_shape": self.action_shape,
+            "obs_dtype": obs_dtype,
+            "action_dtype": action_dtype,
+            "codec": codec,
+            "fields": extras,
+        }
         self._changes = 0  # to steps that are held, other than new ones in their places
         self._ring = Ring(buffer_size, num_envs)
         self._storage = Storage(
@@ -95,6 +105,10 @@ class BaseBuffer:
             Delivery(self.device),
             is_paired=self._is_paired,
         )
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Make what a kind of buffer has beside all this."""
 
     def _check_names(self, extras: Mapping[str, Field], taken: list[str]) -> None:
         for name in extras:

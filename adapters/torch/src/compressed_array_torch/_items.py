@@ -36,6 +36,12 @@ class Items(Protocol):
     def update(self, positions: torch.Tensor, items: Any) -> None:
         """Write items of any steps, (positions, *shape); the last one of those with the same position stays."""
 
+    def chunk(self, steps: int) -> Any:
+        """The first steps, (steps or more, lanes, *shape), in a form that is pickled and `write_chunk` takes."""
+
+    def write_chunk(self, rows: slice, chunk: Any) -> None:
+        """Write steps of such a chunk to as many rows."""
+
     def read(self, positions: torch.Tensor) -> torch.Tensor: ...
 
     def clear(self) -> None:
@@ -89,6 +95,13 @@ class DenseItems:
     def update(self, positions: torch.Tensor, items: torch.Tensor) -> None:
         self._items[positions] = items.to(self._items.device)
 
+    def chunk(self, steps: int) -> Array:
+        return as_host(self._items[: steps * self.kind.lanes]).reshape(steps, *self.kind.full)
+
+    def write_chunk(self, rows: slice, chunk: Any) -> None:
+        items = decoded(chunk, self.kind).flatten(0, 1)
+        self._items[rows.start * self.kind.lanes : rows.stop * self.kind.lanes] = items.to(self._items.device)
+
     def read(self, positions: torch.Tensor) -> torch.Tensor:
         taken = self._items.index_select(0, positions.reshape(-1)).view(*positions.shape, *self.kind.shape)
         return self._delivery.tensor(taken)
@@ -128,6 +141,12 @@ class HostItems:
 
     def update(self, positions: torch.Tensor, items: torch.Tensor) -> None:
         self.flat[positions.numpy()] = as_host(items)
+
+    def chunk(self, steps: int) -> ca.CompressedArray:
+        return self.array  # whole: as such it is pickled with its store, which the next observations share
+
+    def write_chunk(self, rows: slice, chunk: Any) -> None:
+        self.array[rows] = chunk
 
     def read(self, positions: torch.Tensor) -> torch.Tensor:
         where = positions.numpy()
@@ -171,6 +190,13 @@ class DeviceItems:
         lanes = self.kind.lanes
         self.array[positions // lanes, positions % lanes] = items
 
+    def chunk(self, steps: int) -> Array:
+        return as_host(self.array[:steps])
+
+    def write_chunk(self, rows: slice, chunk: Any) -> None:
+        for row, items in zip(range(rows.start, rows.stop), decoded(chunk, self.kind), strict=True):
+            self.write(row, items)
+
     def read(self, positions: torch.Tensor) -> torch.Tensor:
         lanes = self.kind.lanes
         return self._delivery.tensor(self.array[positions // lanes, positions % lanes])
@@ -195,6 +221,11 @@ class DeviceItems:
         if state.device != like.device:
             raise BufferStateError(f"the state of {self.kind.name} lies on {state.device}, and this on {like.device}")
         return lambda: setattr(self, "array", copy(state))
+
+
+def decoded(chunk: Any, kind: Kind) -> torch.Tensor:
+    """The items of a chunk, compressed or not."""
+    return from_host(chunk.read() if isinstance(chunk, ca.CompressedArray) else chunk, kind.dtype)
 
 
 def check_tensor(state: Any, like: torch.Tensor, name: str) -> None:

@@ -11,9 +11,9 @@ import torch
 
 import compressed_array as ca
 from compressed_array.usage import PLAIN, KeyUsage, usage_of
-from compressed_array_torch._items import Delivery, DeviceItems, HostItems, check_tensor
+from compressed_array_torch._items import Delivery, DeviceItems, HostItems, check_tensor, decoded
 from compressed_array_torch._saving import as_bytes, from_bytes
-from compressed_array_torch._tensors import INTEGERS, Array, Kind
+from compressed_array_torch._tensors import INTEGERS, Array, Kind, as_host
 from compressed_array_torch.errors import BufferStateError
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
@@ -28,6 +28,12 @@ class Pair(Protocol):
         """A step's items in the form that `write` takes them in; raises StepError if they are not of this field."""
 
     def write(self, row: int, items: Any, others: Any) -> None: ...
+
+    def chunk(self, steps: int) -> tuple[Any, Any]:
+        """The first steps, (steps or more, lanes, *shape), in a form that is pickled and `write_chunk` takes."""
+
+    def write_chunk(self, rows: slice, chunk: Any, others: Any) -> None:
+        """Write steps of such a chunk to as many rows."""
 
     def read(self, positions: torch.Tensor, others: torch.Tensor | None = None) -> Tensors:
         """Observations at `positions`, and next observations there or at `others`."""
@@ -80,6 +86,7 @@ class DensePair:
     def write(self, row: int, items: torch.Tensor, others: torch.Tensor) -> None:
         lanes = self.kind.lanes
         items, others = items.to(self._items.device), others.to(self._items.device)
+        self._go_back_to(row)
         here, there = self._turn * lanes, (self._turn + 1) % (self._rows + 1) * lanes
         with self._lock:
             self._free += self._slots_of.pop(row, [])
@@ -91,6 +98,21 @@ class DensePair:
             mine = self._where[row * lanes : (row + 1) * lanes]
             mine[:, 0], mine[:, 1] = self._lanes + here, self._lanes + there
             self._turn, self._last_row = there // lanes, row
+
+    def _go_back_to(self, row: int) -> None:
+        """Have this row be the next one, though it, and some after it, were written before: to no end, as it seems."""
+        rows = self._rows
+        too_many = ((0 if self._last_row is None else self._last_row + 1) - row) % rows
+        if too_many:
+            self._turn, self._last_row = (self._turn - too_many) % (rows + 1), (row - 1) % rows
+
+    def chunk(self, steps: int) -> tuple[Array, Array]:
+        where = self._where[: steps * self.kind.lanes]
+        first, second = self._items.index_select(0, where[:, 0]), self._after(where[:, 1])
+        return as_host(first).reshape(steps, *self.kind.full), as_host(second).reshape(steps, *self.kind.full)
+
+    def write_chunk(self, rows: slice, chunk: Any, others: Any) -> None:
+        write_by_turns(self, rows, chunk, others)
 
     def _reconcile(self, last_row: int, here: int, items: torch.Tensor) -> None:
         """Put items where the last step's next observations are, after moving those of them that differ."""
@@ -211,6 +233,12 @@ class HostPair:
     def write(self, row: int, items: Array, others: Array) -> None:
         ca.write_pair(self.first.array, self.second.array, row, items, others)
 
+    def chunk(self, steps: int) -> tuple[Any, Any]:
+        return self.first.chunk(steps), self.second.chunk(steps)
+
+    def write_chunk(self, rows: slice, chunk: Any, others: Any) -> None:
+        ca.write_pair(self.first.array, self.second.array, rows, chunk, others)
+
     def read(self, positions: torch.Tensor, others: torch.Tensor | None = None) -> Tensors:
         if others is not None:
             return self.first.read(positions), self.second.read(others)
@@ -261,6 +289,12 @@ class DevicePair:
         self.first.write(row, items)
         self.second.write(row, others)
 
+    def chunk(self, steps: int) -> tuple[Any, Any]:
+        return self.first.chunk(steps), self.second.chunk(steps)
+
+    def write_chunk(self, rows: slice, chunk: Any, others: Any) -> None:
+        write_by_turns(self, rows, chunk, others)
+
     def read(self, positions: torch.Tensor, others: torch.Tensor | None = None) -> Tensors:
         return self.first.read(positions), self.second.read(positions if others is None else others)
 
@@ -283,6 +317,13 @@ class DevicePair:
     def loading(self, state: Any) -> Callable[[], object]:
         ready = self.first.loading(state["first"]), self.second.loading(state["second"])
         return lambda: [take() for take in ready]
+
+
+def write_by_turns(pair: DensePair | DevicePair, rows: slice, chunk: Any, others: Any) -> None:
+    """Write steps of a chunk row by row, as they would have come, so that what two steps share is found."""
+    first, second = decoded(chunk, pair.kind), decoded(others, pair.kind)
+    for row, items, after in zip(range(rows.start, rows.stop), first, second, strict=True):
+        pair.write(row, items, after)
 
 
 def _bits(items: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from compressed_array_torch._items import check_tensor
-from compressed_array_torch._tensors import Kind
+from compressed_array_torch._tensors import Array, Kind, as_host
 
 ALIGNMENT = 16  # bytes; no dtype of torch has larger elements
 
@@ -37,6 +37,13 @@ class Rows:
         """Put values, (count, *shape) each, to the positions from `first` on."""
         for name, value in values.items():
             self.fields[name][first : first + len(value)] = value
+
+    def chunk(self, count: int) -> Array:
+        """The first rows as they are, for `write_chunk` of others with the same fields."""
+        return as_host(self._bytes[:count])
+
+    def write_chunk(self, first: int, rows: Array) -> None:
+        self._bytes[first : first + len(rows)] = torch.from_numpy(rows).to(self._bytes.device)
 
     def read(self, positions: torch.Tensor) -> dict[str, torch.Tensor]:
         """All fields at these positions, which may have any number of axes."""

@@ -11,7 +11,7 @@ from compressed_array.usage import MemoryUsage
 from compressed_array_torch._items import CPU, Delivery, DenseItems, DeviceItems, HostItems, Items
 from compressed_array_torch._pairs import DensePair, DevicePair, HostPair, Pair
 from compressed_array_torch._rows import Rows
-from compressed_array_torch._tensors import Kind
+from compressed_array_torch._tensors import Array, Kind
 from compressed_array_torch.errors import BufferStateError, StepError
 from compressed_array_torch.fields import OBSERVATIONS, Codecs, Field, parts_of, tree_of
 
@@ -25,6 +25,14 @@ class Prepared(NamedTuple):
     items: dict[str, Any]
     after: dict[str, Any]
     small: dict[str, torch.Tensor]
+
+
+class Chunk(NamedTuple):
+    """Some steps on their way to the storage of another process."""
+
+    steps: int
+    parts: dict[str, Any]  # observations and large fields; of the former, with next observations, two of each
+    small: Array  # the bytes of small fields
 
 
 class Storage:
@@ -48,6 +56,7 @@ class Storage:
     ) -> None:
         self.device, self._delivery, self._rows_count, self.is_paired = device, delivery, rows, is_paired
         self._observations, self.is_tree = observations, list(observations) != [OBSERVATIONS]
+        self.lanes = next(iter(observations.values())).lanes
         self.pairs: dict[str, Pair] = {}
         self.items: dict[str, Items] = {}
         for name, kind in observations.items():
@@ -63,7 +72,7 @@ class Storage:
             else:
                 self.items[kind.name] = self._new_items(kind, codec)
         self._small = {kind.name: kind for kind in small}
-        self.rows = Rows(small, rows * next(iter(observations.values())).lanes, device)
+        self.rows = Rows(small, rows * self.lanes, device)
 
     def _new_pair(self, kind: Kind, codec: Any) -> Pair:
         rows, delivery = self._rows_count, self._delivery
@@ -114,7 +123,23 @@ class Storage:
                 self.pairs[name].write(row, items, step.after[name])
             else:
                 self.items[name].write(row, items)
-        self.rows.write(row * next(iter(self._observations.values())).lanes, step.small)
+        self.rows.write(row * self.lanes, step.small)
+
+    def chunk(self, steps: int) -> Chunk:
+        """The first steps, for `write_chunk` of a storage with the same fields."""
+        parts = {name: keeper.chunk(steps) for name, keeper in self._keepers.items()}
+        return Chunk(steps, parts, self.rows.chunk(steps * self.lanes))
+
+    def write_chunk(self, rows: slice, chunk: Chunk, first: int) -> None:
+        """Write as many steps of a chunk as there are rows, from the step `first` on."""
+        steps = slice(first, first + rows.stop - rows.start)
+        for name, part in chunk.parts.items():
+            if name in self.pairs:
+                self.pairs[name].write_chunk(rows, part[0][steps], part[1][steps])
+            else:
+                self.items[name].write_chunk(rows, part[steps])
+        small = chunk.small[steps.start * self.lanes : steps.stop * self.lanes]
+        self.rows.write_chunk(rows.start * self.lanes, small)
 
     def observations(self, positions: torch.Tensor) -> Any:
         """Observations at these positions: a tensor, or a tree of them."""
@@ -174,9 +199,8 @@ class Storage:
 
     def usage(self, steps: int, capacity: int) -> MemoryUsage:
         """What is held in so many steps."""
-        lanes = next(iter(self._observations.values())).lanes
         keys = {name: keeper.usage(steps) for name, keeper in self._keepers.items()}
-        return MemoryUsage(steps * lanes, capacity * lanes, keys, self.rows.nbytes)
+        return MemoryUsage(steps * self.lanes, capacity * self.lanes, keys, self.rows.nbytes)
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -10,6 +10,7 @@ __all__ = [
     "BufferStateError",
     "NothingToSampleError",
     "StepError",
+    "WriterClosedError",
     "WriterLostWarning",
 ]
 
@@ -28,6 +29,10 @@ class BufferFullError(RuntimeError):
 
 class BufferStateError(ValueError):
     """A state that was not taken from a buffer of this kind. Nothing was loaded."""
+
+
+class WriterClosedError(RuntimeError):
+    """Steps for a shared buffer that takes no more of them, or from a writer that was closed."""
 
 
 class WriterLostWarning(UserWarning):

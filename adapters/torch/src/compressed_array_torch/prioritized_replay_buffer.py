@@ -10,13 +10,13 @@ import torch
 
 from compressed_array.sampling import PriorityTree
 from compressed_array_torch._base import ResetStrategy
-from compressed_array_torch._storage import Prepared
+from compressed_array_torch._storage import Chunk, Prepared
 from compressed_array_torch._tensors import as_host, as_tensor
 from compressed_array_torch.batches import PrioritizedReplayBatch
 from compressed_array_torch.errors import BufferOptionError, BufferStateError
 from compressed_array_torch.fields import Field
 from compressed_array_torch.iteration import Prefetcher
-from compressed_array_torch.replay_buffer import ReplayBuffer
+from compressed_array_torch.replay_buffer import Mask, ReplayBuffer
 from compressed_array_torch.stats_tracker import StatsTracker
 
 __all__ = ["PrioritizedReplayBuffer"]
@@ -81,7 +81,6 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._tree = PriorityTree(self._ring.size)
         self._largest = 1.0  # priority there was so far, to the power of alpha
         self._drawn = 0  # batches
-        self._lanes = np.arange(num_envs)
 
     @property
     def priorities(self) -> PriorityTree:
@@ -139,11 +138,27 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._largest = 1.0
 
     def _add(self, step: Prepared) -> None:
-        places = self._ring.row * self.num_envs + self._lanes
-        if self._ring.is_full:
-            self._tree.update(places, 0.0)  # first: what is half written over, should this fail, must not be drawn
+        first = self._ring.steps
+        self._draw_none_of(1)
         super()._add(step)
-        self._tree.update(places, self._largest)
+        self._tree.update(self._places(first, 1), self._largest)
+
+    def _write_chunk(self, chunk: Chunk) -> None:
+        self._draw_none_of(chunk.steps)
+        super()._write_chunk(chunk)
+
+    def _count_steps(self, first: int, ended: Mask) -> None:
+        super()._count_steps(first, ended)
+        self._tree.update(self._places(first, len(ended)), self._largest)
+
+    def _draw_none_of(self, steps: int) -> None:
+        """Draw nothing that the next steps are written over: should that fail, it is neither the one nor the other."""
+        if len(self._ring) + steps > self._ring.capacity:
+            self._tree.update(self._places(self._ring.steps, steps), 0.0)
+
+    def _places(self, first: int, steps: int) -> Any:
+        """Where the transitions of these steps are."""
+        return self._ring.positions(np.arange(first * self.num_envs, (first + steps) * self.num_envs))
 
     def state_dict(self) -> dict[str, Any]:
         """All that is held, in tensors and plain values of its own, for `torch.save`."""

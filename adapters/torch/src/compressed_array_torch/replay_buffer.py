@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from compressed_array.sampling import n_step as n_step_returns
 from compressed_array_torch._base import BaseBuffer, ResetStrategy
+from compressed_array_torch._storage import Chunk
 from compressed_array_torch.batches import ReplayBatch
 from compressed_array_torch.errors import BufferOptionError, StepError
 from compressed_array_torch.fields import Field
@@ -18,6 +20,7 @@ from compressed_array_torch.stats_tracker import StatsTracker
 
 __all__ = ["ReplayBuffer"]
 
+Mask = npt.NDArray[np.bool_]
 ORDERS = (
     "the order of arguments is add(obs, action, reward, done, next_obs, truncated), and these look like "
     "add(obs, action, reward, done, truncated, next_obs); give the last ones by name"
@@ -43,6 +46,8 @@ class ReplayBuffer(BaseBuffer):
     """
 
     _is_paired = True
+    # In which environments an episode begins with the next step, if that does not follow the last one.
+    _begins: Mask | None = None
 
     def __init__(
         self,
@@ -183,8 +188,10 @@ class ReplayBuffer(BaseBuffer):
         numbers = self._ring.number_at(positions.reshape(-1))
         steps = self._ring.following(numbers, self._offsets)
         is_held = steps < self._ring.steps * self.num_envs
-        small = self._storage.rows.read(self._ring.positions(steps))
-        summed = n_step_returns(small["rewards"], small["terminated"], self._cuts(small), self.gamma, is_held)
+        places = self._ring.positions(steps)
+        small = self._storage.rows.read(places)
+        cuts = small["truncated"] | self._is_cut(places)
+        summed = n_step_returns(small["rewards"], small["terminated"], cuts, self.gamma, is_held)
         last = self._ring.positions(numbers + (summed.lengths - 1) * self.num_envs)
         ends = self._storage.rows.read(last)
         parts = {
@@ -196,9 +203,21 @@ class ReplayBuffer(BaseBuffer):
         parts = {name: part.reshape(positions.shape).to(self.device) for name, part in parts.items()}
         return last.reshape(positions.shape), parts
 
-    def _cuts(self, small: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Behind which steps nothing follows but a bootstrap."""
-        return small["truncated"]
+    def _is_cut(self, positions: torch.Tensor) -> torch.Tensor:
+        """Whether the row after is not what came next, though no episode has ended."""
+        return torch.zeros_like(positions, dtype=torch.bool)
+
+    def _write_chunk(self, chunk: Chunk) -> None:
+        """Write steps that come together to the next rows, and count none of them yet."""
+        self._ring.make_room(chunk.steps)
+        first = 0
+        for rows in self._ring.next_rows(chunk.steps):
+            self._storage.write_chunk(rows, chunk, first)
+            first += rows.stop - rows.start
+
+    def _count_steps(self, first: int, ended: Mask) -> None:
+        """Count those of the steps from `first` on that are not counted yet; `ended` is of (steps, environments)."""
+        self._ring.advance(first + len(ended) - self._ring.steps)
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:

@@ -15,7 +15,7 @@ from compressed_array_torch._tensors import as_host, as_tensor
 from compressed_array_torch.batches import SequenceBatch
 from compressed_array_torch.errors import BufferOptionError, BufferStateError, StepError
 from compressed_array_torch.fields import Field
-from compressed_array_torch.replay_buffer import ReplayBuffer
+from compressed_array_torch.replay_buffer import Mask, ReplayBuffer
 from compressed_array_torch.stats_tracker import StatsTracker
 
 __all__ = ["SequenceReplayBuffer"]
@@ -145,8 +145,14 @@ class SequenceReplayBuffer(ReplayBuffer):
         self._windows.clear()
 
     def _add(self, step: Prepared) -> None:
-        self._windows.append(as_host(step.small["terminated"] | step.small["truncated"]))
+        ended = as_host(step.small["terminated"] | step.small["truncated"])
+        self._windows.append(ended, begins=self._begins)
         super()._add(step)
+
+    def _count_steps(self, first: int, ended: Mask) -> None:
+        for has_ended in ended[self._ring.steps - first :]:
+            self._windows.append(has_ended, begins=self._begins if self._ring.steps == first else None)
+            self._ring.advance()
 
     def _draw(self, words: torch.Tensor) -> DrawnWindows:  # type: ignore[override]  # as above
         return DrawnWindows(self._windows.draw(words.cpu().numpy()), self._ring.steps, self._changes)

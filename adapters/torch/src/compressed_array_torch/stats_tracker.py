@@ -21,7 +21,7 @@ class StatsTracker:
     """Adds up rewards, lengths and other metrics of `num_envs` environments, and keeps those of the last episodes.
 
     :param category: what the names of the statistics begin with
-    :param max_ep_info_buffer: how many episodes are kept
+    :param max_ep_info_buffer: how many episodes are kept; None for all
     :param extra_metrics_keys: what else of `infos` is added up, by name
     :param done_reason_keys: why episodes may end, to tell how many of them ended so
     """
@@ -30,7 +30,7 @@ class StatsTracker:
         self,
         num_envs: int,
         category: str = "Rollout",
-        max_ep_info_buffer: int = 100,
+        max_ep_info_buffer: int | None = 100,
         extra_metrics_keys: Iterable[str] | None = None,
         done_reason_keys: Iterable[str] | None = None,
     ) -> None:
@@ -83,6 +83,11 @@ class StatsTracker:
             self._episodes += 1
         for sums in self._sums.values():
             sums[ended] = 0.0
+
+    def add_episodes(self, episodes: Sequence[dict[str, float]]) -> None:
+        """Take over what another tracker's `ep_info_buffer` says of episodes, such as one of another process."""
+        self.ep_info_buffer.extend(episodes)
+        self._episodes += len(episodes)
 
     def get_statistics(self) -> dict[str, float]:
         """The statistics of the last episodes, by name; nothing before the first one has ended.

@@ -50,6 +50,12 @@ class Ring:
     def is_full(self) -> bool:
         return self.steps - self.oldest >= self.capacity
 
+    def next_rows(self, steps: int) -> list[slice]:
+        """The rows that so many next steps are written to, at most as many as there are: in one piece, or in two."""
+        behind = max(self.row + steps - self.capacity, 0)
+        rows = [slice(self.row, self.row + steps - behind), slice(0, behind)]
+        return [part for part in rows if part.stop > part.start]
+
     def make_room(self, steps: int = 1) -> None:
         """Hold no longer what the next steps are written over: to be called before they are."""
         self.oldest = max(self.oldest, self.steps + steps - self.capacity)

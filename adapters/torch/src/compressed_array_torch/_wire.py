@@ -1,0 +1,264 @@
+"""Messages from other processes: each sender has a connection of its own, so that one that is killed tears no other's.
+
+A sender says who it is once, without waiting for an answer, and then sends messages with their sizes in front. A thread
+of the receiver takes them in: a signal's handler, which only the main thread runs, cannot come between what was read
+and where it is kept. What a sender had not sent whole when it died is dropped.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import selectors
+import shutil
+import socket
+import struct
+import tempfile
+import threading
+import weakref
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+SIZE = struct.Struct("<Q")
+HELLO = struct.Struct("<32s16sq")  # the secret, the sender's name, its process
+READ = 1 << 18  # bytes at a time
+MOST_WAITING = 1 << 26  # bytes of messages that nobody has asked for yet; senders wait once there are more
+LONGEST_ADDRESS = 100  # what all systems take
+
+
+class Address(NamedTuple):
+    """Where a receiver is found, and the secret that lets it believe a sender."""
+
+    path: str
+    secret: bytes
+
+
+class Message(NamedTuple):
+    """What a sender sent; None once its connection has ended."""
+
+    sender: bytes
+    process: int
+    data: bytes | None
+
+
+@dataclass
+class Connection:
+    """A sender's connection, and what has come so far of its next message."""
+
+    socket: socket.socket
+    unread: bytearray = field(default_factory=bytearray)
+    hello: tuple[bytes, int] | None = None
+
+
+class Sender:
+    """Sends messages to one receiver. The connection is made when there is something to send."""
+
+    def __init__(self, address: Address) -> None:
+        self._address, self._name = address, secrets.token_bytes(16)
+        self._socket: socket.socket | None = None
+
+    def send(self, data: bytes) -> None:
+        """Send a message whole, or raise OSError if nobody takes it.
+
+        If an interrupt ends this, the message may be there or not: send the same again, which has to be recognised.
+        """
+        if self._socket is None:
+            self._socket = self._connect()
+        try:
+            self._socket.sendall(SIZE.pack(len(data)))
+            self._socket.sendall(data)
+        except BaseException:
+            self.close()  # a part of the message may be there, behind which nothing could be told apart
+            raise
+
+    def close(self) -> None:
+        """End the connection."""
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            connection.close()
+
+    def _connect(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(self._address.path)
+            connection.sendall(HELLO.pack(self._address.secret, self._name, os.getpid()))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class Receiver:
+    """Takes in the messages of all senders that know its address."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.mkdtemp(prefix="buffer-")
+        if len(self._directory) > LONGEST_ADDRESS - 2:
+            Path(self._directory).rmdir()
+            self._directory = tempfile.mkdtemp(prefix="buffer-", dir="/tmp")
+        self.address = Address(f"{self._directory}/s", secrets.token_bytes(32))
+        self._state = Receiving(self.address)
+        _receiving.add(self._state)
+        threading.Thread(target=self._state.run, name="receiver", daemon=True).start()
+        self._end = weakref.finalize(self, _end, self._state, self._directory, os.getpid())
+
+    @property
+    def messages(self) -> deque[Message]:
+        """What has come, in order for each sender. Whoever takes one out calls `let_in`."""
+        return self._state.messages
+
+    def let_in(self) -> None:
+        """Let more messages come in the place of those that were taken out."""
+        with self._state.changed:
+            self._state.changed.notify_all()
+
+    def look(self) -> bool:
+        """Have all that was sent so far among the messages; says whether there may be more than is let in at once."""
+        state = self._state
+        with state.changed:
+            state.asked += 1
+            mine = state.asked
+            state.wake()
+            state.changed.notify_all()
+            state.changed.wait_for(lambda: state.answered >= mine or state.is_full or state.is_over)
+            return state.is_full
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there is a message, for so long at most."""
+        with self._state.changed:
+            self._state.changed.wait_for(lambda: bool(self.messages) or self._state.is_over, seconds)
+
+    def close(self) -> None:
+        """Take in no more. Senders are told so when they next send."""
+        self._end()
+
+
+class Receiving:
+    """What the thread of a receiver works on. It does not know the receiver, so that it ends when nobody else does."""
+
+    def __init__(self, address: Address) -> None:
+        self.messages: deque[Message] = deque()
+        self.changed = threading.Condition()
+        self.asked = self.answered = 0
+        self.is_over = False
+        self._secret = address.secret
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(address.path)
+        self._listener.listen(128)
+        self._woken, self._wakes = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        for end in (self._listener, self._woken, self._wakes):
+            end.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._connections: list[Connection] = []
+
+    @property
+    def is_full(self) -> bool:
+        # Counted anew each time: an interrupt could come between taking a message out and saying so.
+        return sum(len(message.data or b"") for message in tuple(self.messages)) > MOST_WAITING
+
+    def wake(self) -> None:
+        """Have the thread look at once."""
+        with suppress(OSError):  # it will look anyway, or never again
+            self._wakes.send(b"\0")
+
+    def run(self) -> None:
+        while not self.is_over:
+            asked = self.asked
+            ready = self._selector.select(0)
+            if not ready:
+                with self.changed:
+                    self.answered = asked  # all that had been sent when it was asked for is here
+                    self.changed.notify_all()
+                ready = self._selector.select()
+            for key, _ in ready:
+                if key.data is not None:
+                    self._read(key.data)
+                elif key.fileobj is self._listener:
+                    self._accept()
+                else:
+                    self._woken.recv(READ)
+            with self.changed:
+                self.changed.wait_for(lambda: not self.is_full or self.is_over)
+        self.close_all()
+
+    def close_all(self) -> None:
+        """Close what is open in this process."""
+        self._selector.close()
+        for end in (self._listener, self._woken, self._wakes, *(other.socket for other in self._connections)):
+            end.close()
+
+    def _accept(self) -> None:
+        try:
+            accepted, _ = self._listener.accept()
+        except OSError:
+            return  # whoever it was is gone, or there are too many open files for now
+        accepted.setblocking(False)
+        connection = Connection(accepted)
+        self._connections.append(connection)
+        self._selector.register(accepted, selectors.EVENT_READ, connection)
+
+    def _read(self, connection: Connection) -> None:
+        try:
+            data = connection.socket.recv(READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""  # as good as ended
+        connection.unread += data
+        is_believed = self._said_hello(connection)
+        while connection.hello is not None and len(connection.unread) >= SIZE.size:
+            (size,) = SIZE.unpack_from(connection.unread)
+            end = SIZE.size + size
+            if len(connection.unread) < end:
+                break
+            message = bytes(memoryview(connection.unread)[SIZE.size : end])
+            del connection.unread[:end]
+            self._put(Message(*connection.hello, message))
+        if not data or not is_believed:
+            self._selector.unregister(connection.socket)
+            connection.socket.close()
+            self._connections.remove(connection)
+            if connection.hello is not None:
+                self._put(Message(*connection.hello, None))
+
+    def _said_hello(self, connection: Connection) -> bool:
+        """Whether a connection has told the secret, or may still do so. Before, nothing of it is believed."""
+        if connection.hello is None and len(connection.unread) >= HELLO.size:
+            secret, name, process = HELLO.unpack_from(connection.unread)
+            if not hmac.compare_digest(secret, self._secret):
+                return False
+            del connection.unread[: HELLO.size]
+            connection.hello = name, process
+        return True
+
+    def _put(self, message: Message) -> None:
+        with self.changed:
+            self.messages.append(message)
+            self.changed.notify_all()
+
+
+def _end(state: Receiving, directory: str, process: int) -> None:
+    """Have a receiver's thread end."""
+    if os.getpid() != process:
+        return  # in a forked child, which has a copy of all this
+    with state.changed:
+        state.is_over = True
+        state.changed.notify_all()
+    state.wake()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _after_fork() -> None:
+    """Close a child's copies: as long as they are open, nobody could tell that the process they belong to has ended."""
+    for state in list(_receiving):
+        state.close_all()
+
+
+_receiving: weakref.WeakSet[Receiving] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,183 @@
+"""`Writer`: steps of one process's environments, compressed there, and sent to the buffer of another."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.util import Finalize
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array_torch._base import ResetStrategy
+from compressed_array_torch._storage import Chunk
+from compressed_array_torch._tensors import as_host
+from compressed_array_torch._wire import Address, Sender
+from compressed_array_torch.errors import WriterClosedError
+from compressed_array_torch.replay_buffer import ReplayBuffer
+from compressed_array_torch.stats_tracker import StatsTracker
+
+__all__ = ["Writer"]
+
+# Before queues and processes of `multiprocessing` are cleaned up.
+EXIT_PRIORITY = 100
+
+
+class Shipment(NamedTuple):
+    """What a writer sends: its next steps, in which of them episodes ended, and what those came to."""
+
+    serial: int  # of the same writer, one after the other
+    chunk: Chunk
+    ended: npt.NDArray[np.bool_]  # (steps, environments)
+    episodes: list[dict[str, float]]
+
+
+class Writer:
+    """Adds the steps of one process's environments to the shared buffer that made it.
+
+    It can be pickled and given to any process of the same machine, and each process has its own number of steps in it.
+    Steps are compressed as they come, and sent `chunk_steps` at a time: `flush` sends those that there are, and so
+    does `close`, or the end of the process unless it is killed. If the buffer does not keep up, `add` waits.
+
+    :param options: what a buffer for such steps is made with
+    """
+
+    def __init__(
+        self, address: Address, options: Mapping[str, Any], chunk_steps: int, tracker: Mapping[str, Any] | None
+    ) -> None:
+        self._given = address, options, chunk_steps, tracker
+        self._start()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._process == os.getpid() and len(self._buffer):
+            raise WriterClosedError("a writer with steps that were not sent cannot be given away: flush() it before")
+        return Writer, self._given
+
+    def _start(self) -> None:
+        """Be a writer with nothing to send, of this process."""
+        address, options, chunk_steps, tracker = self._given
+        self._process, self._serial, self._is_closed = os.getpid(), 0, False
+        self._unsent: tuple[int, bytes] | None = None  # what was begun to be sent
+        self._tracker = None if tracker is None else StatsTracker(**tracker)
+        self._buffer = ReplayBuffer(
+            chunk_steps, stats_tracker=self._tracker, reset_strategy=ResetStrategy.ERROR, **options
+        )
+        self._sender = Sender(address)
+        _writers.add(self)
+        # Also where a process of `multiprocessing` ends, which does without `atexit`.
+        self._at_exit = Finalize(None, _close, (weakref.ref(self), self._process), exitpriority=EXIT_PRIORITY)
+
+    def add(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        done: Any = None,
+        next_obs: Any = None,
+        truncated: Any = None,
+        *,
+        terminated: Any = None,
+        infos: Mapping[str, Any] | None = None,
+        done_reasons: list[str | None] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Keep a step of all environments of this process, as `ReplayBuffer.add` does."""
+        self._check()
+        if self._unsent is not None:
+            self.flush()
+        self._buffer.add(
+            obs,
+            action,
+            reward,
+            done,
+            next_obs,
+            truncated,
+            terminated=terminated,
+            infos=infos,
+            done_reasons=done_reasons,
+            **fields,
+        )
+        if self._buffer.full:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send all steps that were added."""
+        self._check()
+        if self._unsent is None and len(self._buffer):
+            self._unsent = self._packed()
+        if self._unsent is not None:
+            serial, data = self._unsent
+            self._send(data)
+            # If this is interrupted all of it is done again: what comes twice under one number is taken in once.
+            self._serial = serial + 1
+            self._buffer.reset()
+            if self._tracker is not None:
+                self._tracker.ep_info_buffer.clear()
+            self._unsent = None
+
+    def _packed(self) -> tuple[int, bytes]:
+        """The steps there are, as they are sent, and their number."""
+        steps, storage = len(self._buffer), self._buffer._storage
+        small = storage.rows.fields
+        ended = as_host((small["terminated"] | small["truncated"])[: steps * storage.lanes])
+        episodes = [] if self._tracker is None else list(self._tracker.ep_info_buffer)
+        shipment = Shipment(self._serial, storage.chunk(steps), ended.reshape(steps, storage.lanes), episodes)
+        return self._serial, pickle.dumps(shipment, 5)
+
+    def close(self) -> None:
+        """Send what there is, and take no more steps."""
+        if not self._is_closed and self._process == os.getpid():
+            self.flush()
+            if self._serial:
+                with suppress(OSError):  # all that matters is sent
+                    self._sender.send(b"")  # or the buffer would take this for lost
+            self._is_closed = True
+            self._sender.close()
+            self._at_exit.cancel()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_at_exit"):
+            self._at_exit.cancel()
+            self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self) -> None:
+        if self._process != os.getpid():
+            self._start()  # in a forked child: what the parent had not sent is the parent's
+        if self._is_closed:
+            raise WriterClosedError("this writer was closed: ask the buffer for another one")
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._sender.send(data)
+        except OSError as error:
+            raise WriterClosedError(
+                f"the shared buffer takes no more steps: it was closed, or its process has ended ({error}); "
+                f"{len(self._buffer)} steps were not sent"
+            ) from error
+
+
+def _close(writer: weakref.ref[Writer], process: int) -> None:
+    """Send what a writer has when its process ends."""
+    there = writer()
+    if there is not None and os.getpid() == process:
+        there.close()
+
+
+def _after_fork() -> None:
+    """Close a child's copies, or the buffer could not tell that a writer's process has ended."""
+    for writer in list(_writers):
+        writer._sender.close()
+
+
+_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_after_fork)
