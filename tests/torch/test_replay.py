@@ -127,6 +127,17 @@ def test_a_device_holds_the_same(kind: str) -> None:
     assert_same(on_device.get(16).next_observations, plain.get(16).next_observations)
 
 
+@pytest.mark.parametrize("n_step", [None, 3])
+def test_drawing_waits_for_no_device(n_step: int | None) -> None:
+    """On `meta`, where there is nothing to be asked for, a look at any value of a tensor is an error."""
+    buffer = new_buffer("images", codec=None, store_device="meta", device="meta", n_step=n_step)
+    buffer._ring.advance(30)
+    buffer._storage.pairs["observations"]._slots = torch.empty((5, 4, 12, 12), dtype=torch.uint8, device="meta")
+    buffer.generator = None  # there is none for this device
+    batch = buffer.get(16)
+    assert {batch.observations.device.type, batch.next_observations.device.type, batch.rewards.device.type} == {"meta"}
+
+
 def test_fields_of_a_device_come_back() -> None:
     buffer = new_buffer("vectors", fields={"state": cat.Field((100,))}, codec=None)
     kind = buffer._storage.kind("state")
