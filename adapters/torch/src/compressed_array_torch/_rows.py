@@ -50,7 +50,7 @@ class Rows:
         if positions.ndim == 1:
             taken = self._bytes.index_select(0, positions)
         else:
-            taken = self._bytes.index_select(0, positions.reshape(-1)).view(*positions.shape, -1)
+            taken = self._bytes.index_select(0, positions.reshape(-1)).view(*positions.shape, self._bytes.shape[1])
         parts = self._taken_apart(taken)
         # Fields with axes of their own are copied, so that `view` works on them.
         return {name: field.contiguous() if field.ndim > positions.ndim else field for name, field in parts.items()}

@@ -1,0 +1,14 @@
+"""A storage for TorchRL's replay buffers; it needs the extra `torchrl`.
+
+What is added goes down, and comes up when it is sampled:
+
+- `storage`: what TorchRL calls, and files
+- `structure`: TensorDicts and trees taken apart into named tensors, and put together again
+- `contents`, `columns`, `column`: rows of those, each tensor where its codec and its size put it
+- `decoding`: a tensor that shows compressed rows and decodes what is asked of them
+"""
+
+from compressed_array_torch.torchrl.storage import CompressedStorage as CompressedStorage
+from compressed_array_torch.torchrl.storage import CompressedStorageCheckpointer as CompressedStorageCheckpointer
+
+__all__ = ["CompressedStorage", "CompressedStorageCheckpointer"]

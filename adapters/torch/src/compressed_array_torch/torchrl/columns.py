@@ -1,0 +1,174 @@
+"""`Columns`: the leaves of all rows of a storage, each where its codec and its size put it.
+
+Small leaves lie side by side, others compressed, or in a tensor of their own if they are not to be compressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from compressed_array.usage import PLAIN, KeyUsage, MemoryUsage
+from compressed_array_torch._items import Delivery, check_tensor
+from compressed_array_torch._rows import Rows
+from compressed_array_torch._storage import SIDE_BY_SIDE
+from compressed_array_torch._tensors import INTEGERS, Kind
+from compressed_array_torch.errors import BufferStateError
+from compressed_array_torch.fields import SMALL, Codecs
+from compressed_array_torch.torchrl.column import Column, ColumnLeaf
+from compressed_array_torch.torchrl.decoding import CompressedTensor
+
+NEXT = "next."
+UNSIGNED = {torch.uint16, torch.uint32, torch.uint64}  # which torch does not put to indices
+
+
+class Columns:
+    """All leaves of `rows` rows.
+
+    :param kinds: what each leaf is, by name
+    :param codec: None for all as they are, a codec for all that are not small, or a mapping of names to those
+    :param device: where they are kept
+    """
+
+    def __init__(
+        self, kinds: Mapping[str, Kind], rows: int, codec: Any, device: torch.device, delivery: Delivery
+    ) -> None:
+        self.kinds, self.device, self._count, self._delivery = dict(kinds), device, rows, delivery
+        codecs = _codecs(kinds, codec)
+        plain = [kind for name, kind in kinds.items() if codecs[name] is None]
+        self._lanes = next(iter(kinds.values())).lanes
+        self._small = Rows([kind for kind in plain if kind.nbytes <= SIDE_BY_SIDE], rows * self._lanes, device)
+        self._dense = {
+            kind.name: torch.zeros((rows * self._lanes, *kind.shape), dtype=kind.dtype, device=device)
+            for kind in plain
+            if kind.nbytes > SIDE_BY_SIDE
+        }
+        self._compressed = [
+            Column(group, rows, codecs[group[0].name], device, delivery)
+            for group in _groups({name: kind for name, kind in kinds.items() if codecs[name] is not None}, codecs)
+        ]
+
+    def tensors(self, lanes: tuple[int, ...]) -> dict[str, torch.Tensor]:
+        """All leaves, as tensors that show what is held: (rows, *lanes, *shape) each."""
+        shape, rows = (self._count, *lanes), range(self._count)
+        found = {name: leaf.view(*shape, *leaf.shape[1:]) for name, leaf in (self._small.fields | self._dense).items()}
+        for column in self._compressed:
+            for turn, kind in enumerate(column.kinds):
+                found[kind.name] = CompressedTensor(ColumnLeaf(column, turn, self.device), rows, lanes)
+        return found
+
+    def read(self, positions: torch.Tensor) -> dict[str, torch.Tensor]:
+        """All leaves at these positions, where batches go."""
+        there = positions.to(self.device)
+        flat = there.reshape(-1)
+        found = self._small.read(flat)
+        for name, leaf in self._dense.items():
+            found[name] = leaf.index_select(0, flat)
+        for name, leaf in found.items():
+            found[name] = self._delivery.tensor(leaf.view((*positions.shape, *leaf.shape[1:])))
+        for column in self._compressed:
+            found |= column.read(there)
+        return found
+
+    def write(
+        self, positions: torch.Tensor, values: Mapping[str, torch.Tensor], *, is_row: bool, is_held: bool
+    ) -> None:
+        """Put items, (positions, *shape) of each leaf, to positions none of which comes twice: all of it, or nothing.
+
+        :param is_row: whether the positions are those of one row
+        :param is_held: whether there may be something at these positions that somebody can still read
+        """
+        undo: list[Callable[[], object]] = []
+        several = sum(len(column.kinds) for column in self._compressed) > 1  # one alone is written whole, or not at all
+        try:
+            for column in self._compressed:
+                if is_held and several:
+                    undo.append(column.remember(positions))
+                column.write(positions, values, is_row)
+        except BaseException:
+            for put_back in undo:
+                put_back()
+            raise
+        there: Any = positions.to(self.device)
+        if is_row:
+            there = slice(int(positions[0]), int(positions[0]) + len(positions))
+        for name, leaf in (self._small.fields | self._dense).items():
+            value = values[name].to(self.device)
+            if leaf.dtype in UNSIGNED:
+                leaf, value = (part.view(INTEGERS[part.dtype.itemsize]) for part in (leaf, value))
+            leaf[there] = value
+
+    def clear(self) -> None:
+        """Hold nothing. What is added next does not follow what was there."""
+        for column in self._compressed:
+            column.items.clear()
+
+    def usage(self, rows: int, transitions: int, capacity: int) -> MemoryUsage:
+        """What is held in so many rows."""
+        keys = {column.name: column.usage(rows) for column in self._compressed}
+        for name, leaf in self._dense.items():
+            keys[name] = KeyUsage(rows * self._lanes * self.kinds[name].nbytes, leaf.nbytes, 0, PLAIN)
+        return MemoryUsage(transitions, capacity, keys, self._small.nbytes)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "small": self._small.state_dict(),
+            "dense": {name: leaf.clone() for name, leaf in self._dense.items()},
+            "compressed": {column.name: column.items.state_dict() for column in self._compressed},
+        }
+
+    def loading(self, state: Mapping[str, Any]) -> Callable[[], object]:
+        """What makes this hold what a state does, once all of that is looked through."""
+        compressed = {column.name: column for column in self._compressed}
+        parts: dict[str, Mapping[str, Any]] = {
+            "small": self._small.fields,
+            "dense": self._dense,
+            "compressed": compressed,
+        }
+        for part, expected in parts.items():
+            if state[part].keys() != expected.keys():
+                raise BufferStateError(
+                    f"in this state {sorted(state[part])} are {part}, and here {sorted(expected)}: give the storage "
+                    "the codec that the saved one had"
+                )
+        for name, leaf in self._dense.items():
+            check_tensor(state["dense"][name], leaf, name)
+        ready = [self._small.loading(state["small"])]
+        ready += [column.items.loading(state["compressed"][name]) for name, column in compressed.items()]
+
+        def take() -> None:
+            for name, leaf in self._dense.items():
+                leaf.copy_(state["dense"][name])
+            for load in ready:
+                load()
+
+        return take
+
+
+def _codecs(kinds: Mapping[str, Kind], codec: Any) -> dict[str, Any]:
+    """The codec that each leaf is kept with; None for those that are kept as they are."""
+    rule = Codecs(codec, list(kinds))
+    if not isinstance(codec, Mapping):
+        is_none = codec is None or (isinstance(codec, str) and codec == "none")
+        return {name: None if is_none or kind.nbytes <= SMALL else codec for name, kind in kinds.items()}
+    found: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        twin = kinds.get(name.removeprefix(NEXT)) if name.startswith(NEXT) else None
+        found[name] = rule.of(kind, "auto" if twin is None else rule.of(twin))
+    return found
+
+
+def _groups(kinds: Mapping[str, Kind], codecs: Mapping[str, Any]) -> list[list[Kind]]:
+    """Leaves that are kept together: one with the same one of the next step, and any other by itself."""
+    groups: list[list[Kind]] = []
+    taken: set[str] = set()
+    for name, kind in kinds.items():
+        after = kinds.get(NEXT + name)
+        if after is None or name in taken or (after.shape, after.dtype) != (kind.shape, kind.dtype):
+            continue
+        if codecs[name] == codecs[after.name]:
+            groups.append([kind, after])
+            taken |= {name, after.name}
+    return groups + [[kind] for name, kind in kinds.items() if name not in taken]
