@@ -40,7 +40,7 @@ def test_random_overwrites_leave_little_garbage(codec: str, rng: np.random.Gener
     fresh = array.nbytes_stored
     for _ in range(300):
         array[rng.integers(0, 2000, 40)] = frames[rng.integers(0, 64, 40)]
-    assert array.nbytes_stored <= 1.9 * fresh + 3 * _heap.SMALLEST_SEGMENT
+    assert array.nbytes_stored <= 1.6 * fresh + 3 * _heap.SMALLEST_SEGMENT
 
 
 def test_overwriting_with_nothing_gives_the_memory_back(codec: str, rng: np.random.Generator) -> None:

@@ -270,10 +270,10 @@ class CellStore:
         self.epochs.collect()
 
     def _move_garbage(self, written: int) -> None:
-        """Rewrite sparse segments: about as many bytes as were just written, so that no write takes long."""
+        """Rewrite sparse segments: about twice the bytes that were just written, so that no write takes long."""
         moved = 0
         with suppress(MemoryError):  # where there is no room to tidy up, garbage stays garbage
-            while moved <= written and (segment := self._heap.take_sparse_segment()) is not None:
+            while moved <= 2 * written and (segment := self._heap.take_sparse_segment()) is not None:
                 moved += self._rewrite(segment)
 
     def _rewrite(self, segment: int) -> int:

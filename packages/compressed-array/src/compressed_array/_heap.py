@@ -23,6 +23,9 @@ OFFSET_BITS = 32
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 MAX_PAYLOAD = OFFSET_MASK
 SMALLEST_SEGMENT, LARGEST_SEGMENT = 256 * 1024, 4 * 1024 * 1024
+# Of what lives, as garbage: copying payloads takes little beside encoding them, but a ring, whose segments die by
+# themselves, should move nothing.
+MOST_GARBAGE = 1 / 8
 MOST_SEGMENTS = 2**18  # a table of 2 MiB, of which only what is used is ever touched
 
 Bytes = npt.NDArray[np.uint8]
@@ -116,18 +119,18 @@ class HostHeap:
             self._judge(number)
 
     def take_sparse_segment(self, *, thoroughly: bool = False) -> int | None:
-        """A segment less than half alive, if the heap holds so much garbage that moving its rest pays; else None.
+        """The segment of which least lives, if the heap holds so much garbage that moving that pays; else None.
 
-        Thoroughly, any such segment. It is named once: the caller moves every payload in it, and frees the old places
-        when no reader is left.
+        Thoroughly, any that is not mostly alive. It is named once: the caller moves every payload in it, and frees the
+        old places when no reader is left.
         """
         if not self._sparse:
             return None
         live = int(self._live.sum())
         garbage = int(self._used.sum()) - live
-        if not thoroughly and garbage <= live // 3 + 2 * self._segment_bytes():
+        if not thoroughly and garbage <= MOST_GARBAGE * live + 2 * self._segment_bytes():
             return None
-        number = min(self._sparse, key=lambda number: int(self._live[number]))
+        number = min(self._sparse, key=lambda number: self._live[number] / self._used[number])
         self._sparse.discard(number)
         return number
 
@@ -186,7 +189,7 @@ class HostHeap:
         """Drop a closed segment that is dead, and remember one that is mostly dead."""
         if self._live[number] == 0:
             self._drop(number)
-        elif 2 * self._live[number] < self._used[number]:
+        elif 4 * self._live[number] < 3 * self._used[number]:
             self._sparse.add(number)
 
     def _drop(self, number: int) -> None:

@@ -243,10 +243,10 @@ class Keeper:
         self._frames.heap.free(entries["where"] & ADDRESS_MASK, entries["size"].astype(np.int64))
 
     def _move_garbage(self, written: int, *, thoroughly: bool = False) -> None:
-        """Rewrite sparse segments: about as many bytes as were just written, so that no write takes long."""
+        """Rewrite sparse segments: about twice the bytes that were just written, so that no write takes long."""
         moved, heap = 0, self._frames.heap
         with suppress(MemoryError):  # where there is no room to tidy up, garbage stays garbage
-            while moved <= written and (segment := heap.take_sparse_segment(thoroughly=thoroughly)) is not None:
+            while moved <= 2 * written and (segment := heap.take_sparse_segment(thoroughly=thoroughly)) is not None:
                 moved += self._rewrite(segment)
 
     def _rewrite(self, segment: int) -> int:
