@@ -397,20 +397,22 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(codec: Any) ->
         state | {"ring": state["ring"] | {"steps": 10**9}},
         state | {"storage": {}},
         state | {"storage": state["storage"] | {"rows": {}}},
-        state | {"storage": state["storage"] | {"observations": torch.zeros(5, dtype=torch.uint8)}},
+        state | {"storage": state["storage"] | {"items": {}}},
+        state | {"storage": state["storage"] | {"items": {"observations": torch.zeros(5, dtype=torch.uint8)}}},
+        state | {"generator": state["generator"][:-7]},
         saved(new_buffer("images", 21, codec=codec)),
         saved(new_buffer("images", 20, 2, codec=codec)),
         saved(new_buffer("wide", codec=codec)),
         saved(new_buffer("images", codec=None if codec else "delta")),
     ]
     if codec is None:
-        pair = state["storage"]["observations"]
-        lies = pair | {"where": pair["where"] + 10**6}
-        others.append(state | {"storage": state["storage"] | {"observations": lies}})
+        pair = state["storage"]["items"]["observations"]
+        for lie in ({"where": pair["where"] + 10**6}, {"where": pair["where"] - 10**6}, {"turn": 99}, {"last_row": -2}):
+            others.append(state | {"storage": state["storage"] | {"items": {"observations": pair | lie}}})
     else:
-        flipped = state["storage"]["observations"].clone()
+        flipped = state["storage"]["items"]["observations"].clone()
         flipped[len(flipped) // 2] ^= 1
-        others.append(state | {"storage": state["storage"] | {"observations": flipped}})
+        others.append(state | {"storage": state["storage"] | {"items": {"observations": flipped}}})
     for other in others:
         with pytest.raises(cat.BufferStateError):
             buffer.load_state_dict(other)

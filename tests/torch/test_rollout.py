@@ -154,7 +154,7 @@ def test_a_full_rollout_is_reset_before_the_next() -> None:
     [
         ({"final_value": None, "truncated": torch.ones(3)}, "give final_value"),
         ({"value": None}, "value and log_prob"),
-        ({"done": torch.zeros(3)}, "either terminated or done"),
+        ({"done": torch.zeros(3)}, "either terminated, or done"),
         ({"log_prob": torch.zeros(2)}, "log_probs is of shape"),
     ],
 )

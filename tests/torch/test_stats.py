@@ -107,6 +107,7 @@ def test_the_public_names_are_these() -> None:
         "BufferFullError",
         "BufferOptionError",
         "BufferStateError",
+        "BusyBufferError",
         "Field",
         "NothingToSampleError",
         "PrioritizedReplayBatch",

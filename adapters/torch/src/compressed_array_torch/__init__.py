@@ -20,6 +20,7 @@ from compressed_array_torch.batches import SequenceBatch as SequenceBatch
 from compressed_array_torch.errors import BufferFullError as BufferFullError
 from compressed_array_torch.errors import BufferOptionError as BufferOptionError
 from compressed_array_torch.errors import BufferStateError as BufferStateError
+from compressed_array_torch.errors import BusyBufferError as BusyBufferError
 from compressed_array_torch.errors import NothingToSampleError as NothingToSampleError
 from compressed_array_torch.errors import StepError as StepError
 from compressed_array_torch.errors import WriterClosedError as WriterClosedError

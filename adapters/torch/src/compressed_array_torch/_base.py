@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -14,6 +14,7 @@ from compressed_array.usage import MemoryUsage
 from compressed_array_torch._items import CPU, Delivery
 from compressed_array_torch._storage import Prepared, Storage
 from compressed_array_torch._tensors import Kind, torch_dtype
+from compressed_array_torch._turns import Turns
 from compressed_array_torch.errors import BufferFullError, BufferOptionError, BufferStateError
 from compressed_array_torch.fields import OBSERVATIONS, Codecs, Field, observation_kinds, shape_of
 from compressed_array_torch.stats_tracker import StatsTracker
@@ -44,6 +45,8 @@ class BaseBuffer:
     :param device: where batches go
     :param store_device: where steps are kept; the host if nothing is said
     :param generator: what draws; torch's own if nothing is said
+
+    Several threads may use a buffer: each call is done before another begins.
     """
 
     _is_paired = False  # whether there are next observations
@@ -72,7 +75,9 @@ class BaseBuffer:
         self.num_envs, self.reset_strategy = num_envs, ResetStrategy(reset_strategy)
         self.obs_shape, self.action_shape = obs_shape, shape_of(action_shape, "actions")
         self.device, self.store_device = torch.device(device), torch.device(store_device or CPU)
-        self.stats_tracker, self.generator = stats_tracker, generator
+        self.stats_tracker, self.generator, self._turns = stats_tracker, generator, Turns()
+        if stats_tracker is not None and stats_tracker.num_envs != num_envs:
+            raise BufferOptionError(f"the stats_tracker is for {stats_tracker.num_envs} environments, not {num_envs}")
         extras = dict(fields or {})
         observations = observation_kinds(obs_shape, obs_dtype, num_envs)
         kinds = [Kind("actions", self.action_shape, torch_dtype(action_dtype), num_envs)]
@@ -99,7 +104,7 @@ class BaseBuffer:
             buffer_size,
             observations,
             kinds,
-            Codecs(codec, [*observations, *(kind.name for kind in kinds)]),
+            Codecs(codec, [*observations, "actions", *extras]),
             extras,
             self.store_device,
             Delivery(self.device),
@@ -145,10 +150,14 @@ class BaseBuffer:
 
     def reset(self, reset_stats: bool = False) -> None:
         """Hold nothing."""
+        with self._turns.take():
+            self._empty()
+            if reset_stats and self.stats_tracker is not None:
+                self.stats_tracker.reset()
+
+    def _empty(self) -> None:
         self._ring.clear()
         self._storage.clear()
-        if reset_stats and self.stats_tracker is not None:
-            self.stats_tracker.reset()
 
     def memory_usage(self) -> MemoryUsage:
         """What is held now, and what a buffer that compresses nothing would hold."""
@@ -170,6 +179,10 @@ class BaseBuffer:
 
     def state_dict(self) -> dict[str, Any]:
         """All that is held, in tensors and plain values of its own, for `torch.save`."""
+        with self._turns.take():
+            return self._state()
+
+    def _state(self) -> dict[str, Any]:
         generator = None if self.generator is None else self.generator.get_state()
         return {
             "class": type(self).__name__,
@@ -180,10 +193,11 @@ class BaseBuffer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Hold what a buffer made with the same arguments did; the state of another is refused and changes nothing."""
-        ready = self._loading(state)
-        self._changes += 1
-        for take in ready:
-            take()
+        with self._turns.take():
+            ready = self._loading(state)
+            self._changes += 1
+            for take in ready:
+                take()
 
     def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
         """What has to be called to load a state, all of which is looked through first."""
@@ -203,8 +217,24 @@ class BaseBuffer:
         ready.append(lambda: self._ring.load_state_dict(state["ring"]))
         if state["generator"] is not None and self.generator is not None:
             generator = self.generator
+            try:
+                torch.Generator(generator.device).set_state(state["generator"])
+            except (RuntimeError, TypeError) as error:
+                raise BufferStateError(f"the state of the generator is damaged: {error}") from error
             ready.append(lambda: generator.set_state(state["generator"]))
         return ready
+
+    def _add_step(
+        self, step: Prepared, infos: Mapping[str, Any] | None, done_reasons: Sequence[str | None] | None
+    ) -> None:
+        """Keep a step that was looked through, and tell the tracker, whose part of it is looked through first."""
+        told = None
+        if self.stats_tracker is not None:
+            told = self.stats_tracker.checked(step.ended, step.small["rewards"], infos, done_reasons)
+        self._room()
+        self._add(step)
+        if self.stats_tracker is not None and told is not None:
+            self.stats_tracker.add_step(told)
 
     def _add(self, step: Prepared) -> None:
         """Write a step that was looked through to the next row, and count it."""
@@ -222,13 +252,14 @@ class BaseBuffer:
                 f"the buffer has its {self._ring.capacity} steps: call reset() before the next one, or choose another "
                 "reset_strategy"
             )
-        self.reset()
+        self._empty()
 
     def _words(self, count: int) -> torch.Tensor:
         """Random whole numbers, where indices are needed."""
         if count < 1:
             raise ValueError(f"a batch has at least one element, not {count}")
-        return torch.randint(MANY, (count,), generator=self.generator, device=self.store_device)
+        where = self.store_device if self.generator is None else self.generator.device
+        return torch.randint(MANY, (count,), generator=self.generator, device=where).to(self.store_device)
 
 
 # What batches have already, or `add` takes.
@@ -255,6 +286,7 @@ RESERVED = {
     "pin_memory",
     "returns",
     "reward",
+    "self",
     "to",
     "truncateds",
     "value",

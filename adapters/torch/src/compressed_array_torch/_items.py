@@ -17,7 +17,7 @@ import compressed_array as ca
 from compressed_array.torch import DeviceArray
 from compressed_array.usage import KeyUsage, usage_of
 from compressed_array_torch._saving import as_bytes, from_bytes
-from compressed_array_torch._tensors import Array, Kind, as_host, from_host
+from compressed_array_torch._tensors import Array, Kind, as_bits, as_host, from_host, zeros
 from compressed_array_torch.errors import BufferStateError
 
 CPU = torch.device("cpu")
@@ -83,7 +83,7 @@ class DenseItems:
 
     def __init__(self, kind: Kind, rows: int, device: torch.device, delivery: Delivery) -> None:
         self.kind, self._delivery = kind, delivery
-        self._items = torch.zeros((rows * kind.lanes, *kind.shape), dtype=kind.dtype, device=device)
+        self._items = zeros((rows * kind.lanes, *kind.shape), kind.dtype, device)
 
     def prepare(self, value: Any) -> torch.Tensor:
         return self.kind.tensor(value)
@@ -93,7 +93,7 @@ class DenseItems:
         self._items[first : first + self.kind.lanes] = items
 
     def update(self, positions: torch.Tensor, items: torch.Tensor) -> None:
-        self._items[positions] = items.to(self._items.device)
+        as_bits(self._items)[positions] = as_bits(items.to(self._items.device))
 
     def chunk(self, steps: int) -> Array:
         return as_host(self._items[: steps * self.kind.lanes]).reshape(steps, *self.kind.full)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from threading import Lock
 from typing import Any, Protocol
 
 import torch
@@ -13,7 +12,8 @@ import compressed_array as ca
 from compressed_array.usage import PLAIN, KeyUsage, usage_of
 from compressed_array_torch._items import Delivery, DeviceItems, HostItems, check_tensor, decoded
 from compressed_array_torch._saving import as_bytes, from_bytes
-from compressed_array_torch._tensors import INTEGERS, Array, Kind, as_host
+from compressed_array_torch._tensors import Array, Kind, as_bits, as_host, zeros
+from compressed_array_torch._turns import Turns
 from compressed_array_torch.errors import BufferStateError
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
@@ -64,16 +64,16 @@ class DensePair:
 
     def __init__(self, kind: Kind, rows: int, device: torch.device, delivery: Delivery) -> None:
         self.kind, self._delivery, self._rows = kind, delivery, rows
-        self._lock = Lock()  # a reader must not look for an item while it moves
+        self._turns = Turns()  # a reader must not look for an item while it moves
         lanes, count = kind.lanes, (rows + 1) * kind.lanes
         self._first_slot = count
         index = torch.int32 if 2 * count < 2**31 else torch.int64
-        self._where = torch.zeros((rows * lanes, 2), dtype=index, device=device)
+        self._where = zeros((rows * lanes, 2), index, device)
         self._lanes = torch.arange(lanes, dtype=index, device=device)
         # The host's memory costs nothing before it is written to; slots on a device are made as they are needed.
         self._slots_apart = device.type != "cpu"
         slots = 0 if self._slots_apart else rows * lanes
-        self._items = torch.zeros((count + slots, *kind.shape), dtype=kind.dtype, device=device)
+        self._items = zeros((count + slots, *kind.shape), kind.dtype, device)
         self._slots = self._items[count:]
         self._turn = 0  # the row of items that the next observations belong to
         self._last_row: int | None = None  # of the last step
@@ -88,7 +88,7 @@ class DensePair:
         items, others = items.to(self._items.device), others.to(self._items.device)
         self._go_back_to(row)
         here, there = self._turn * lanes, (self._turn + 1) % (self._rows + 1) * lanes
-        with self._lock:
+        with self._turns.take():
             self._free += self._slots_of.pop(row, [])
             if self._last_row is None:
                 self._items[here : here + lanes] = items
@@ -118,16 +118,16 @@ class DensePair:
         """Put items where the last step's next observations are, after moving those of them that differ."""
         lanes = self.kind.lanes
         held = self._items[here : here + lanes]
-        if held.numel() == 0 or torch.equal(_bits(held), _bits(items)):
+        if held.numel() == 0 or torch.equal(as_bits(held), as_bits(items)):
             return
         last = self._where[last_row * lanes : (last_row + 1) * lanes]
-        differs = (_bits(held) != _bits(items)).reshape(lanes, -1).any(1)
+        differs = (as_bits(held) != as_bits(items)).reshape(lanes, -1).any(1)
         # An interrupted write may have moved some of them already.
         moved = torch.nonzero(differs & (last[:, 1] == self._lanes + here)).flatten()
         slots = self._take_slots(len(moved))
         self._slots_of.setdefault(last_row, []).extend(slots)
         at = torch.tensor(slots, dtype=torch.int64, device=moved.device)
-        self._slots[at] = held[moved]
+        as_bits(self._slots)[at] = as_bits(held)[moved]
         last[moved, 1] = (at + self._first_slot).to(last.dtype)
         self._items[here : here + lanes] = items
 
@@ -144,19 +144,19 @@ class DensePair:
         return taken
 
     def read(self, positions: torch.Tensor, others: torch.Tensor | None = None) -> Tensors:
-        with self._lock:
+        with self._turns.take():
             where = self._where.index_select(0, positions.reshape(-1))
             after = where if others is None else self._where.index_select(0, others.reshape(-1))
             first, second = self._items.index_select(0, where[:, 0]), self._after(after[:, 1])
         return self._delivered(first, positions), self._delivered(second, positions if others is None else others)
 
     def read_first(self, positions: torch.Tensor) -> torch.Tensor:
-        with self._lock:
+        with self._turns.take():
             at = self._where[:, 0].index_select(0, positions.reshape(-1))
             return self._delivered(self._items.index_select(0, at), positions)
 
     def read_second(self, positions: torch.Tensor) -> torch.Tensor:
-        with self._lock:
+        with self._turns.take():
             at = self._where[:, 1].index_select(0, positions.reshape(-1))
             return self._delivered(self._after(at), positions)
 
@@ -174,6 +174,7 @@ class DensePair:
         return self._delivery.tensor(items.view(*positions.shape, *self.kind.shape))
 
     def clear(self) -> None:
+        self._where.zero_()
         self._turn, self._last_row = 0, None
         self._used, self._free, self._slots_of = 0, [], {}
 
@@ -185,7 +186,7 @@ class DensePair:
         return KeyUsage(raw, held, max(steps * lanes - moved - lanes, 0), PLAIN)
 
     def state_dict(self) -> Any:
-        with self._lock:
+        with self._turns.take():
             return {
                 "items": self._items[: self._first_slot].clone(),
                 "slots": self._slots[: self._used].clone(),
@@ -201,13 +202,15 @@ class DensePair:
         check_tensor(state["where"], self._where, name)
         check_tensor(slots, self._items[: len(slots)], name)
         used = [slot for of_row in state["slots_of"].values() for slot in of_row]
-        last = int(state["where"].max()) if len(state["where"]) else 0
-        if last >= self._first_slot + len(slots) or not set(used) <= set(range(len(slots))):
+        least, last = (int(bound) for bound in torch.aminmax(state["where"]))
+        rows = state["turn"], -1 if state["last_row"] is None else state["last_row"]
+        is_there = 0 <= least <= last < self._first_slot + len(slots) and set(used) <= set(range(len(slots)))
+        if not is_there or not 0 <= rows[0] <= self._rows or not -1 <= rows[1] < self._rows:
             raise BufferStateError(f"the state of {name} is damaged: it says that items are where none are")
         return partial(self._take, state)
 
     def _take(self, state: Any) -> None:
-        with self._lock:
+        with self._turns.take():
             self._items[: self._first_slot].copy_(state["items"])
             self.clear()
             self._take_slots(len(state["slots"]))
@@ -324,10 +327,3 @@ def write_by_turns(pair: DensePair | DevicePair, rows: slice, chunk: Any, others
     first, second = decoded(chunk, pair.kind), decoded(others, pair.kind)
     for row, items, after in zip(range(rows.start, rows.stop), first, second, strict=True):
         pair.write(row, items, after)
-
-
-def _bits(items: torch.Tensor) -> torch.Tensor:
-    """Items as integers, so that what is compared is what is stored: NaN equals itself, and -0.0 not 0.0."""
-    if items.is_complex():
-        items = torch.view_as_real(items)
-    return items.view(INTEGERS[items.dtype.itemsize]) if items.is_floating_point() else items

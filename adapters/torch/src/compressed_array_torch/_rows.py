@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from compressed_array_torch._items import check_tensor
-from compressed_array_torch._tensors import Array, Kind, as_host
+from compressed_array_torch._tensors import Array, Kind, as_host, zeros
 
 ALIGNMENT = 16  # bytes; no dtype of torch has larger elements
 
@@ -26,7 +26,7 @@ class Rows:
             start, end = end, end + kind.nbytes
             self._spans.append((kind, start, end))
         width = -(-max(end, 1) // ALIGNMENT) * ALIGNMENT
-        self._bytes = torch.zeros((size, width), dtype=torch.uint8, device=device)
+        self._bytes = zeros((size, width), torch.uint8, device)
         self.fields = self._taken_apart(self._bytes)
 
     @property

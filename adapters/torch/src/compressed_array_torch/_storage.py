@@ -11,12 +11,9 @@ from compressed_array.usage import MemoryUsage
 from compressed_array_torch._items import CPU, Delivery, DenseItems, DeviceItems, HostItems, Items
 from compressed_array_torch._pairs import DensePair, DevicePair, HostPair, Pair
 from compressed_array_torch._rows import Rows
-from compressed_array_torch._tensors import Array, Kind
+from compressed_array_torch._tensors import Array, Kind, as_bits
 from compressed_array_torch.errors import BufferStateError, StepError
-from compressed_array_torch.fields import OBSERVATIONS, Codecs, Field, parts_of, tree_of
-
-# Fields of up to this many bytes, kept as they are, lie side by side.
-SIDE_BY_SIDE = 256
+from compressed_array_torch.fields import OBSERVATIONS, SMALL, Codecs, Field, parts_of, tree_of
 
 
 class Prepared(NamedTuple):
@@ -25,6 +22,12 @@ class Prepared(NamedTuple):
     items: dict[str, Any]
     after: dict[str, Any]
     small: dict[str, torch.Tensor]
+
+    @property
+    def ended(self) -> torch.Tensor:
+        """Which episodes have ended, for one reason or the other."""
+        terminated = self.small["terminated"]
+        return terminated | self.small["truncated"].to(terminated.device)
 
 
 class Chunk(NamedTuple):
@@ -57,22 +60,29 @@ class Storage:
         self.device, self._delivery, self._rows_count, self.is_paired = device, delivery, rows, is_paired
         self._observations, self.is_tree = observations, list(observations) != [OBSERVATIONS]
         self.lanes = next(iter(observations.values())).lanes
+        self.chosen: dict[str, tuple[Kind, Any]] = {}  # the codecs of all that may have one
         self.pairs: dict[str, Pair] = {}
         self.items: dict[str, Items] = {}
         for name, kind in observations.items():
             if is_paired:
-                self.pairs[name] = self._new_pair(kind, codecs.of(kind))
+                self.pairs[name] = self._new_pair(kind, self._choose(kind, codecs.of(kind)))
             else:
-                self.items[name] = self._new_items(kind, codecs.of(kind))
+                self.items[name] = self._new_items(kind, self._choose(kind, codecs.of(kind)))
         small = []
         for kind in fields:
             codec = codecs.of(kind, defaults[kind.name].codec if kind.name in defaults else None)
-            if codec is None and kind.nbytes <= SIDE_BY_SIDE:
+            if kind.name in codecs.names:
+                self._choose(kind, codec)
+            if codec is None and kind.nbytes <= SMALL:
                 small.append(kind)
             else:
                 self.items[kind.name] = self._new_items(kind, codec)
         self._small = {kind.name: kind for kind in small}
         self.rows = Rows(small, rows * self.lanes, device)
+
+    def _choose(self, kind: Kind, codec: Any) -> Any:
+        self.chosen[kind.name] = kind, codec
+        return codec
 
     def _new_pair(self, kind: Kind, codec: Any) -> Pair:
         rows, delivery = self._rows_count, self._delivery
@@ -178,7 +188,7 @@ class Storage:
         """Write values of fields other than observations to any steps, (positions, *shape) each."""
         for name, values in fields.items():
             if name in self._small:
-                self.rows.fields[name][positions] = values.to(self.device)
+                as_bits(self.rows.fields[name])[positions] = as_bits(values.to(self.device))
             else:
                 self.items[name].update(positions, values)
 
@@ -203,17 +213,16 @@ class Storage:
         return MemoryUsage(steps * self.lanes, capacity * self.lanes, keys, self.rows.nbytes)
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows.state_dict(),
-            **{name: keeper.state_dict() for name, keeper in self._keepers.items()},
-        }
+        items = {name: keeper.state_dict() for name, keeper in self._keepers.items()}
+        return {"rows": self.rows.state_dict(), "items": items}
 
     def loading(self, state: Mapping[str, Any]) -> Callable[[], object]:
         """What makes this hold what a state does, once all of that is looked through."""
-        keepers: dict[str, Any] = {"rows": self.rows, **self._keepers}
-        if state.keys() != keepers.keys():
+        keepers, items = self._keepers, state["items"]
+        if items.keys() != keepers.keys():
             raise BufferStateError(
-                f"this is the state of a buffer with the fields {sorted(state)}; here they are {sorted(keepers)}"
+                f"in this state {sorted(items)} are not side by side with others, and here {sorted(keepers)}: give "
+                "the buffer the fields and codecs that the saved one had"
             )
-        ready = [keeper.loading(state[name]) for name, keeper in keepers.items()]
+        ready = [self.rows.loading(state["rows"]), *(keeper.loading(items[name]) for name, keeper in keepers.items())]
         return lambda: [take() for take in ready]

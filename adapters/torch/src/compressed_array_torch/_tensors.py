@@ -45,11 +45,34 @@ def from_host(array: Array, dtype: torch.dtype) -> torch.Tensor:
     return tensor if tensor.dtype == dtype else tensor.view(dtype)
 
 
+def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A tensor of zeros. On the host its memory costs nothing before it is written to, as that of torch would."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return torch.from_numpy(np.zeros(nbytes, np.uint8)).view(dtype).view(shape)
+
+
+def as_bits(items: torch.Tensor) -> torch.Tensor:
+    """Items as integers on their own memory, which torch compares, and puts to indices, whatever their dtype.
+
+    What is compared is what is stored: NaN equals itself, and -0.0 not 0.0.
+    """
+    if items.is_complex():
+        items = torch.view_as_real(items)
+    return items.view(INTEGERS[items.dtype.itemsize])
+
+
 def as_tensor(value: Any) -> torch.Tensor:
     """A value as a tensor that is only read from."""
     if isinstance(value, torch.Tensor):
         return value.detach()
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise StepError(f"a value is a tensor, an array or numbers: {error}") from error
+    if array.dtype.kind not in "biufc":
+        raise StepError(f"a value is a tensor, an array or numbers, and this one is of {array.dtype}")
     # torch takes no memory that runs backwards, and warns of what must not be written to.
     if any(step < 0 for step in array.strides) or not array.flags.writeable or not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="), order="C")
@@ -63,6 +86,8 @@ class Kind:
         self.name, self.shape, self.dtype, self.lanes = name, shape, dtype, lanes
         self.full = (lanes, *shape)
         self.host_dtype = host_dtype(dtype)
+        # Or it only lends its bits to one that numpy does not have.
+        self._is_of_numpy = torch_dtype(self.host_dtype) is dtype
 
     @property
     def nbytes(self) -> int:
@@ -76,7 +101,8 @@ class Kind:
 
     def array(self, value: Any) -> Array:
         """A value as a plain array of this kind."""
-        if type(value) is np.ndarray and value.shape == self.full and value.dtype == self.host_dtype:
+        kind = self.full, self.host_dtype
+        if type(value) is np.ndarray and (value.shape, value.dtype) == kind and self._is_of_numpy:
             return value
         return as_host(self.tensor(value))
 

@@ -20,13 +20,16 @@ import weakref
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 SIZE = struct.Struct("<Q")
 HELLO = struct.Struct("<32s16sq")  # the secret, the sender's name, its process
-READ = 1 << 18  # bytes at a time
-MOST_WAITING = 1 << 26  # bytes of messages that nobody has asked for yet; senders wait once there are more
+READ, MOST_READ = 1 << 18, 1 << 22  # bytes at a time, and in one turn of a sender: more than are ever under way
+# Of messages that nobody has asked for yet: bytes, and how many. Senders wait once there are more.
+MOST_WAITING, MOST_MESSAGES = 1 << 26, 256
+MOST_COMING = 128  # who want a connection at once
 LONGEST_ADDRESS = 100  # what all systems take
 
 
@@ -37,12 +40,21 @@ class Address(NamedTuple):
     secret: bytes
 
 
-class Message(NamedTuple):
-    """What a sender sent; None once its connection has ended."""
+class Event(Enum):
+    """What a receiver may learn of a sender."""
 
+    BEGAN = "began"  # it has a connection
+    SENT = "sent"  # it has sent something
+    ENDED = "ended"  # its connection is no more
+
+
+class Message(NamedTuple):
+    """What happened to a sender, and what it sent."""
+
+    event: Event
     sender: bytes
     process: int
-    data: bytes | None
+    data: bytes = b""
 
 
 @dataclass
@@ -66,11 +78,10 @@ class Sender:
 
         If an interrupt ends this, the message may be there or not: send the same again, which has to be recognised.
         """
-        if self._socket is None:
-            self._socket = self._connect()
+        connection = self.connect()
         try:
-            self._socket.sendall(SIZE.pack(len(data)))
-            self._socket.sendall(data)
+            connection.sendall(SIZE.pack(len(data)))
+            connection.sendall(data)
         except BaseException:
             self.close()  # a part of the message may be there, behind which nothing could be told apart
             raise
@@ -81,15 +92,18 @@ class Sender:
         if connection is not None:
             connection.close()
 
-    def _connect(self) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX)
-        try:
-            connection.connect(self._address.path)
-            connection.sendall(HELLO.pack(self._address.secret, self._name, os.getpid()))
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def connect(self) -> socket.socket:
+        """Have a connection, and be known to the receiver."""
+        if self._socket is None:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(self._address.path)
+                connection.sendall(HELLO.pack(self._address.secret, self._name, os.getpid()))
+            except BaseException:
+                connection.close()
+                raise
+            self._socket = connection
+        return self._socket
 
 
 class Receiver:
@@ -103,7 +117,8 @@ class Receiver:
         self.address = Address(f"{self._directory}/s", secrets.token_bytes(32))
         self._state = Receiving(self.address)
         _receiving.add(self._state)
-        threading.Thread(target=self._state.run, name="receiver", daemon=True).start()
+        self._thread = threading.Thread(target=self._state.run, name="receiver", daemon=True)
+        self._thread.start()
         self._end = weakref.finalize(self, _end, self._state, self._directory, os.getpid())
 
     @property
@@ -127,14 +142,16 @@ class Receiver:
             state.changed.wait_for(lambda: state.answered >= mine or state.is_full or state.is_over)
             return state.is_full
 
-    def wait(self, seconds: float) -> None:
-        """Wait until there is a message, for so long at most."""
+    def wait(self, seconds: float) -> bool:
+        """Wait until there is a message, for so long at most, and say whether there is one."""
         with self._state.changed:
             self._state.changed.wait_for(lambda: bool(self.messages) or self._state.is_over, seconds)
+            return bool(self.messages)
 
     def close(self) -> None:
         """Take in no more. Senders are told so when they next send."""
         self._end()
+        self._thread.join()
 
 
 class Receiving:
@@ -148,7 +165,7 @@ class Receiving:
         self._secret = address.secret
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(address.path)
-        self._listener.listen(128)
+        self._listener.listen(MOST_COMING)
         self._woken, self._wakes = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         for end in (self._listener, self._woken, self._wakes):
@@ -160,7 +177,8 @@ class Receiving:
     @property
     def is_full(self) -> bool:
         # Counted anew each time: an interrupt could come between taking a message out and saying so.
-        return sum(len(message.data or b"") for message in tuple(self.messages)) > MOST_WAITING
+        messages = tuple(self.messages)
+        return len(messages) > MOST_MESSAGES or sum(len(message.data) for message in messages) > MOST_WAITING
 
     def wake(self) -> None:
         """Have the thread look at once."""
@@ -170,13 +188,7 @@ class Receiving:
     def run(self) -> None:
         while not self.is_over:
             asked = self.asked
-            ready = self._selector.select(0)
-            if not ready:
-                with self.changed:
-                    self.answered = asked  # all that had been sent when it was asked for is here
-                    self.changed.notify_all()
-                ready = self._selector.select()
-            for key, _ in ready:
+            for key, _ in self._selector.select(0 if asked > self.answered else None):
                 if key.data is not None:
                     self._read(key.data)
                 elif key.fileobj is self._listener:
@@ -184,6 +196,8 @@ class Receiving:
                 else:
                     self._woken.recv(READ)
             with self.changed:
+                self.answered = asked  # all that had been sent when it was asked for is here
+                self.changed.notify_all()
                 self.changed.wait_for(lambda: not self.is_full or self.is_over)
         self.close_all()
 
@@ -194,23 +208,32 @@ class Receiving:
             end.close()
 
     def _accept(self) -> None:
-        try:
-            accepted, _ = self._listener.accept()
-        except OSError:
-            return  # whoever it was is gone, or there are too many open files for now
-        accepted.setblocking(False)
-        connection = Connection(accepted)
-        self._connections.append(connection)
-        self._selector.register(accepted, selectors.EVENT_READ, connection)
+        """Take in all who have come, and what they have sent already."""
+        for _ in range(MOST_COMING):
+            try:
+                accepted, _ = self._listener.accept()
+            except OSError:
+                return  # that was all, or there are too many open files for now
+            accepted.setblocking(False)
+            connection = Connection(accepted)
+            self._connections.append(connection)
+            self._selector.register(accepted, selectors.EVENT_READ, connection)
+            self._read(connection)
 
     def _read(self, connection: Connection) -> None:
-        try:
-            data = connection.socket.recv(READ)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""  # as good as ended
-        connection.unread += data
+        """Take in what a sender has sent so far."""
+        is_over = False
+        for _ in range(MOST_READ // READ):
+            try:
+                data = connection.socket.recv(READ)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""  # as good as ended
+            connection.unread += data
+            is_over = not data
+            if is_over:
+                break
         is_believed = self._said_hello(connection)
         while connection.hello is not None and len(connection.unread) >= SIZE.size:
             (size,) = SIZE.unpack_from(connection.unread)
@@ -219,13 +242,13 @@ class Receiving:
                 break
             message = bytes(memoryview(connection.unread)[SIZE.size : end])
             del connection.unread[:end]
-            self._put(Message(*connection.hello, message))
-        if not data or not is_believed:
+            self._put(Message(Event.SENT, *connection.hello, message))
+        if is_over or not is_believed:
             self._selector.unregister(connection.socket)
             connection.socket.close()
             self._connections.remove(connection)
             if connection.hello is not None:
-                self._put(Message(*connection.hello, None))
+                self._put(Message(Event.ENDED, *connection.hello))
 
     def _said_hello(self, connection: Connection) -> bool:
         """Whether a connection has told the secret, or may still do so. Before, nothing of it is believed."""
@@ -235,6 +258,7 @@ class Receiving:
                 return False
             del connection.unread[: HELLO.size]
             connection.hello = name, process
+            self._put(Message(Event.BEGAN, *connection.hello))
         return True
 
     def _put(self, message: Message) -> None:

@@ -64,7 +64,11 @@ class ReplayBatch(Batch):
 
 @dataclass
 class PrioritizedReplayBatch(ReplayBatch):
-    """Transitions with what corrects for having drawn them more often than others, and numbers to name them by."""
+    """Transitions with what corrects for having drawn them more often than others, and numbers to name them by.
+
+    The transition of environment `e` in the step `s` that was added, from 0 on, has the index `s * num_envs + e`. No
+    index is used again, but `reset` may leave some out.
+    """
 
     indices: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     weights: torch.Tensor = field(default_factory=lambda: torch.empty(0))
@@ -75,7 +79,9 @@ class SequenceBatch(Batch):
     """Windows of steps, (batch, length, ...) each, with the burn-in first.
 
     Where `is_valid` is False, behind the end of an episode, there is no step and all is zero. `learning_mask` is also
-    False in the burn-in. `last_observations`, (batch, ...), come after the last valid step of each window.
+    False in the burn-in; for what an episode begins with, of which no state has to catch up, it is
+    `learning_mask | is_valid & is_first[:, :1]`. `last_observations`, (batch, ...), come after the last valid step of
+    each window. `indices` name steps as those of `PrioritizedReplayBatch` do, and are -1 where there is none.
     """
 
     observations: Any

@@ -8,6 +8,7 @@ __all__ = [
     "BufferFullError",
     "BufferOptionError",
     "BufferStateError",
+    "BusyBufferError",
     "NothingToSampleError",
     "StepError",
     "WriterClosedError",
@@ -29,6 +30,10 @@ class BufferFullError(RuntimeError):
 
 class BufferStateError(ValueError):
     """A state that was not taken from a buffer of this kind. Nothing was loaded."""
+
+
+class BusyBufferError(RuntimeError):
+    """A signal's handler used a buffer in the middle of its own thread's use of it. Nothing was changed by that."""
 
 
 class WriterClosedError(RuntimeError):

@@ -14,7 +14,8 @@ from compressed_array_torch.errors import BufferOptionError, StepError
 
 __all__ = ["Field"]
 
-# `auto` leaves items of up to this many bytes as they are: there is little to be gained, and time to be lost.
+# `auto` leaves items of up to this many bytes as they are: there is little to be gained, and time to be lost. Fields
+# that are kept as they are, and are no larger, lie side by side.
 SMALL = 256
 OBSERVATIONS = "observations"
 
@@ -35,6 +36,8 @@ def leaves(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The parts of a tree of mappings, each with the names on the way there, joined by dots."""
     if isinstance(tree, Mapping):
         for key, part in tree.items():
+            if not isinstance(key, str) or "." in key:
+                raise BufferOptionError(f"observations are called by strings without dots, and not {key!r}")
             yield from leaves(part, f"{name}.{key}")
     else:
         yield name, tree
@@ -89,7 +92,7 @@ class Codecs:
     """Which codec each field is kept with: a word for all observations, or a mapping of names to words."""
 
     def __init__(self, codec: Any, names: list[str]) -> None:
-        self._codec = dict(codec) if isinstance(codec, Mapping) else codec
+        self._codec, self.names = dict(codec) if isinstance(codec, Mapping) else codec, frozenset(names)
         if isinstance(self._codec, dict):
             known = {part for name in names for part in _aliases(name)}
             unknown = sorted(set(self._codec) - known)
@@ -104,7 +107,7 @@ class Codecs:
         chosen = otherwise
         if isinstance(self._codec, dict):
             chosen = next((self._codec[name] for name in _aliases(kind.name) if name in self._codec), otherwise)
-        elif self._codec is None or kind.name.startswith(OBSERVATIONS):
+        elif self._codec is None or f"{kind.name}.".startswith(f"{OBSERVATIONS}."):
             chosen = self._codec
         is_word = isinstance(chosen, str)
         if chosen is None or not kind.nbytes or (is_word and chosen == "none"):

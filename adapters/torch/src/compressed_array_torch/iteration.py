@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -39,25 +40,39 @@ class Prefetcher(Iterator[Any]):
             raise BufferOptionError(f"at least one batch is decoded ahead, not {ahead}")
         self._buffer, self._batch_size, self._ahead = buffer, batch_size, ahead
         self._waiting: deque[Job] = deque()
+        self._is_closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        thread = threading.Thread(target=work, args=(buffer, self._jobs), name="prefetch", daemon=True)
+        thread = threading.Thread(target=work, args=(self._buffer, self._jobs), name="prefetch", daemon=True)
         thread.start()
 
     def __next__(self) -> Any:
-        while len(self._waiting) <= self._ahead:
-            words = self._buffer._words(self._batch_size)
-            job = Job(words, self._buffer._draw(words))
-            self._waiting.append(job)
-            self._jobs.put(job)
-        job = self._waiting.popleft()
-        job.is_over.wait()
-        now = self._buffer._draw(job.words)
-        if job.batch is not None and self._buffer._is_unchanged(job.drawn, now):
-            return job.batch
-        return self._buffer._batch(now)
+        if self._is_closed:
+            raise StopIteration
+        if os.getpid() != self._process:  # a forked child has no threads but its own
+            self._start()
+            self._waiting = deque(Job(job.words, job.drawn) for job in self._waiting)
+            for job in self._waiting:
+                self._jobs.put(job)
+        with self._buffer._turns.take():
+            while len(self._waiting) <= self._ahead:
+                words = self._buffer._words(self._batch_size)
+                job = Job(words, self._buffer._draw(words))
+                self._waiting.append(job)
+                self._jobs.put(job)
+            job = self._waiting.popleft()
+            job.is_over.wait()
+            now = self._buffer._draw(job.words)
+            if job.batch is not None and self._buffer._is_unchanged(job.drawn, now):
+                return job.batch
+            return self._buffer._batch(now)
 
     def close(self) -> None:
         """Have the thread end. Batches that were not asked for are given up, with the random numbers drawn for them."""
+        self._is_closed = True
         self._jobs.put(None)
         self._waiting.clear()
 

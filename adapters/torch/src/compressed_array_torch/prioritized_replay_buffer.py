@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from compressed_array.errors import PriorityError
 from compressed_array.sampling import PriorityTree
+from compressed_array.usage import MemoryUsage
 from compressed_array_torch._base import ResetStrategy
 from compressed_array_torch._storage import Chunk, Prepared
 from compressed_array_torch._tensors import as_host, as_tensor
@@ -92,20 +95,21 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
         :param beta: in the place of the buffer's own
         """
-        uniforms = self._words(batch_size).cpu().numpy() % STRATA / STRATA
-        places = self._tree.draw(uniforms)
-        if beta is None:
-            beta = self.beta(self._drawn) if callable(self.beta) else self.beta
-        self._drawn += 1
-        # (N * P)^-beta over its largest value, that of the least priority, comes to this.
-        weights = (self._tree[places] / self._tree.min) ** -beta
-        positions = torch.from_numpy(places).to(self.store_device)
-        indices = torch.from_numpy(self._ring.number_at(places))
-        return PrioritizedReplayBatch(
-            **self._parts(positions),
-            indices=indices,
-            weights=torch.from_numpy(weights.astype(np.float32)).to(self.device),
-        )
+        with self._turns.take():
+            uniforms = self._words(batch_size).cpu().numpy() % STRATA / STRATA
+            places = self._tree.draw(uniforms)
+            if beta is None:
+                beta = self.beta(self._drawn) if callable(self.beta) else self.beta
+            self._drawn += 1
+            # (N * P)^-beta over its largest value, that of the least priority, comes to this.
+            weights = (self._tree[places] / self._tree.min) ** -beta
+            positions = torch.from_numpy(places).to(self.store_device)
+            indices = torch.from_numpy(self._ring.number_at(places))
+            return PrioritizedReplayBatch(
+                **self._parts(positions),
+                indices=indices,
+                weights=torch.from_numpy(weights.astype(np.float32)).to(self.device),
+            )
 
     def sample(self, batch_size: int, beta: float | None = None) -> PrioritizedReplayBatch:
         """The same as `get`."""
@@ -124,16 +128,24 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         :param td_errors: one for each; their signs do not matter
         """
         numbers = as_host(as_tensor(indices)).reshape(-1)
-        errors = as_host(as_tensor(td_errors)).reshape(-1).astype(np.float64)
+        errors = as_host(as_tensor(td_errors).double()).reshape(-1)
         if numbers.shape != errors.shape:
             raise ValueError(f"{len(errors)} errors for {len(numbers)} transitions")
-        is_held = self._ring.is_held(numbers)
-        priorities = (np.abs(errors) + self.epsilon) ** self.alpha
-        self._tree.update(self._ring.positions(numbers[is_held]), priorities[is_held])
-        self._largest = max(self._largest, float(priorities.max(initial=0.0)))
+        if not np.isfinite(errors).all():
+            raise PriorityError("errors are finite numbers, and some of these are not: no priority was changed")
+        with self._turns.take():
+            is_held = self._ring.is_held(numbers)
+            priorities = ((np.abs(errors) + self.epsilon) ** self.alpha)[is_held]
+            self._tree.update(self._ring.positions(numbers[is_held]), priorities)
+            self._largest = max(self._largest, float(priorities.max(initial=0.0)))
 
-    def reset(self, reset_stats: bool = False) -> None:
-        super().reset(reset_stats)
+    def memory_usage(self) -> MemoryUsage:
+        """What is held now, and what a buffer that compresses nothing would hold."""
+        usage = super().memory_usage()
+        return replace(usage, rest=usage.rest + self._tree.nbytes)
+
+    def _empty(self) -> None:
+        super()._empty()
         self._tree.clear()
         self._largest = 1.0
 
@@ -160,10 +172,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """Where the transitions of these steps are."""
         return self._ring.positions(np.arange(first * self.num_envs, (first + steps) * self.num_envs))
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that is held, in tensors and plain values of its own, for `torch.save`."""
+    def _state(self) -> dict[str, Any]:
         priorities = torch.from_numpy(self._tree[np.arange(self._tree.capacity)])
-        return super().state_dict() | {"priorities": priorities, "largest": self._largest, "drawn": self._drawn}
+        return super()._state() | {"priorities": priorities, "largest": self._largest, "drawn": self._drawn}
 
     def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
         ready = super()._loading(state)

@@ -114,19 +114,15 @@ class ReplayBuffer(BaseBuffer):
         """
         has_terminated, is_cut = self._ends(done, terminated, truncated, next_obs)
         values = {"actions": action, "rewards": reward, "terminated": has_terminated, "truncated": is_cut, **fields}
-        step = self._storage.prepare(obs, next_obs, values)
-        self._room()
-        self._add(step)
-        if self.stats_tracker is not None:
-            ended = step.small["terminated"] | step.small["truncated"]
-            self.stats_tracker.update(ended, reward, infos, done_reasons)
+        with self._turns.take():
+            self._add_step(self._storage.prepare(obs, next_obs, values), infos, done_reasons)
 
     def _ends(self, done: Any, terminated: Any, truncated: Any, next_obs: Any) -> tuple[Any, Any]:
         """Which episodes were terminated, and which truncated."""
         if next_obs is None:
             raise StepError("next_obs is missing: what the environments showed after the step")
-        lanes = (self.num_envs,)
-        if truncated is not None and _shape(truncated) not in (lanes, (*lanes, 1), ()) and _shape(next_obs) == lanes:
+        flags = {(self.num_envs,), (self.num_envs, 1), *([()] if self.num_envs == 1 else [])}
+        if truncated is not None and _shape(truncated) not in flags and _shape(next_obs) in flags:
             raise StepError(ORDERS)
         if (done is None) == (terminated is None):
             raise StepError("give either terminated, or done, which says of episodes that they ended for any reason")
@@ -139,7 +135,8 @@ class ReplayBuffer(BaseBuffer):
 
     def get(self, batch_size: int) -> ReplayBatch:
         """Transitions, drawn with replacement."""
-        return ReplayBatch(**self._parts(self._ring.draw(self._words(batch_size))))
+        with self._turns.take():
+            return ReplayBatch(**self._parts(self._ring.draw(self._words(batch_size))))
 
     def sample(self, batch_size: int) -> ReplayBatch:
         """The same as `get`."""

@@ -10,7 +10,7 @@ import torch
 from compressed_array_torch._base import BaseBuffer, ResetStrategy
 from compressed_array_torch._tensors import Kind, as_tensor
 from compressed_array_torch.batches import RolloutBatch
-from compressed_array_torch.errors import BufferOptionError, NothingToSampleError, StepError
+from compressed_array_torch.errors import BufferOptionError, BufferStateError, NothingToSampleError, StepError
 from compressed_array_torch.fields import Field
 from compressed_array_torch.stats_tracker import StatsTracker
 
@@ -66,7 +66,7 @@ class RolloutBuffer(BaseBuffer):
         )
         self.gamma, self.gae_lambda = gamma, gae_lambda
         self._nothing = torch.zeros(num_envs)
-        self._is_computed = False
+        self._is_computed, self._explained = False, float("nan")
 
     def add(
         self,
@@ -86,7 +86,8 @@ class RolloutBuffer(BaseBuffer):
     ) -> None:
         """Keep a step of all environments: what they showed, what was done, what came of it and what was thought of it.
 
-        :param terminated: which episodes ended with this step by the rules of the environment; `done` is the same
+        :param terminated: which episodes ended with this step by the rules of the environment
+        :param done: in the place of `terminated`, which episodes ended for one reason or the other
         :param value: of `obs`, as the policy had it, and `log_prob` of the action
         :param truncated: which episodes were cut off with this step, by a limit of time, say
         :param final_value: of the last observation of episodes that were truncated: what they were still worth
@@ -96,8 +97,12 @@ class RolloutBuffer(BaseBuffer):
         if value is None or log_prob is None:
             raise StepError("value and log_prob are missing: what the policy made of the observation and the action")
         if (done is None) == (terminated is None):
-            raise StepError("give either terminated or done, which are two names for one thing here")
-        has_terminated, is_cut = terminated if done is None else done, self._nothing if truncated is None else truncated
+            raise StepError("give either terminated, or done, which says of episodes that they ended for any reason")
+        is_cut = self._nothing if truncated is None else truncated
+        has_terminated = terminated
+        if done is not None:
+            cut = self._storage.kind("truncated").tensor(is_cut)
+            has_terminated = self._storage.kind("terminated").tensor(done).to(cut.device) & ~cut
         if final_value is None and bool(as_tensor(is_cut).any()):
             raise StepError("an episode was truncated: give final_value, the value of its last observation")
         values = {
@@ -112,12 +117,9 @@ class RolloutBuffer(BaseBuffer):
             "advantages": self._nothing,
             **fields,
         }
-        step = self._storage.prepare(obs, None, values)
-        self._room()
-        self._is_computed = False
-        self._add(step)
-        if self.stats_tracker is not None:
-            self.stats_tracker.update(step.small["terminated"] | step.small["truncated"], reward, infos, done_reasons)
+        with self._turns.take():
+            self._add_step(self._storage.prepare(obs, None, values), infos, done_reasons)
+            self._is_computed = False
 
     def compute_returns_and_advantages(self, last_values: Any, last_dones: Any = None) -> None:
         """Work out what steps were worth, once all of a rollout is there.
@@ -150,6 +152,7 @@ class RolloutBuffer(BaseBuffer):
             advantages[step], after = advantage, values[step]
         self._by_step("advantages").copy_(advantages)
         self._by_step("returns").copy_(advantages + values)
+        self._explained = explained_variance(values, advantages + values)  # before anything is normalized
         self._is_computed = True
 
     def get(self, batch_size: int | None = None, shuffle: bool = True) -> Iterator[RolloutBatch]:
@@ -167,13 +170,18 @@ class RolloutBuffer(BaseBuffer):
         return self._batches(batch_size or self._ring.count, shuffle)
 
     def _batches(self, batch_size: int, shuffle: bool) -> Iterator[RolloutBatch]:
-        count, device = self._ring.count, self.store_device
+        count, device, steps = self._ring.count, self.store_device, self._ring.steps
         if shuffle:
-            order = torch.randperm(count, generator=self.generator, device=device)
+            where = device if self.generator is None else self.generator.device
+            order = torch.randperm(count, generator=self.generator, device=where).to(device)
         else:
             order = torch.arange(count, device=device)
         order = (order + self._ring.oldest * self.num_envs) % self._ring.size
         for positions in torch.split(order, batch_size):
+            if self._ring.steps != steps:
+                raise RuntimeError(
+                    "the rollout has gone on since get() was called: use its batches before the next step"
+                )
             fields = self._storage.fields(positions)
             own = {name: fields[name] for name in ("actions", "returns", "advantages", "values", "log_probs")}
             extras = {name: fields[name] for name in self._extras}
@@ -190,7 +198,7 @@ class RolloutBuffer(BaseBuffer):
     @property
     def explained_variance(self) -> float:
         """How much of the returns' variance the values foretold: 1 for all of it."""
-        return explained_variance(self._by_step("values"), self._by_step("returns"))
+        return self._explained
 
     @property
     def advantages_mean(self) -> float:
@@ -208,21 +216,25 @@ class RolloutBuffer(BaseBuffer):
     def returns_std(self) -> float:
         return float(self._by_step("returns").std())
 
-    def reset(self, reset_stats: bool = False) -> None:
-        super().reset(reset_stats)
-        self._is_computed = False
+    def _empty(self) -> None:
+        super()._empty()
+        self._is_computed, self._explained = False, float("nan")
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that is held, in tensors and plain values of its own, for `torch.save`."""
-        return super().state_dict() | {"is_computed": self._is_computed}
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"is_computed": self._is_computed, "explained": self._explained}
 
     def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
         ready, is_computed = super()._loading(state), bool(state.get("is_computed"))
-        return [*ready, lambda: setattr(self, "_is_computed", is_computed)]
+        try:
+            explained = float(state["explained"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise BufferStateError(f"the state is damaged: {error}") from error
+        return [*ready, lambda: self.__dict__.update(_is_computed=is_computed, _explained=explained)]
 
     def _normalize(self, name: str, epsilon: float) -> None:
         field = self._by_step(name)
-        field.copy_((field - field.mean()) / (field.std() + epsilon))
+        if field.numel() > 1:  # of one alone nobody can say how much it varies
+            field.copy_((field - field.mean()) / (field.std() + epsilon))
 
     def _by_step(self, name: str) -> torch.Tensor:
         """A field of all steps that are held, (steps, environments), in the order of time."""

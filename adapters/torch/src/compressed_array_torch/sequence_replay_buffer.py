@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from compressed_array.sampling import Ring, WindowBatch, Windows
+from compressed_array.usage import MemoryUsage
 from compressed_array_torch._base import ResetStrategy
 from compressed_array_torch._storage import Prepared
-from compressed_array_torch._tensors import as_host, as_tensor
+from compressed_array_torch._tensors import as_bits, as_host, as_tensor
 from compressed_array_torch.batches import SequenceBatch
 from compressed_array_torch.errors import BufferOptionError, BufferStateError, StepError
 from compressed_array_torch.fields import Field
@@ -104,7 +106,8 @@ class SequenceReplayBuffer(ReplayBuffer):
 
     def get(self, batch_size: int) -> SequenceBatch:  # type: ignore[override]  # windows, not transitions
         """Windows, drawn with replacement."""
-        return self._batch(self._draw(self._words(batch_size)))
+        with self._turns.take():
+            return self._batch(self._draw(self._words(batch_size)))
 
     def sample(self, batch_size: int) -> SequenceBatch:  # type: ignore[override]  # as above
         """The same as `get`."""
@@ -127,26 +130,34 @@ class SequenceReplayBuffer(ReplayBuffer):
             if tuple(tensor.shape) != (*numbers.shape, *kind.shape):
                 raise StepError(f"{name} is of shape {tuple(tensor.shape)}, not {(*numbers.shape, *kind.shape)}")
             values[name] = kind.cast(tensor).reshape(-1, *kind.shape)
-        flat = numbers.reshape(-1)
-        held = np.flatnonzero(self._ring.is_held(flat))
-        if len(held):
-            # One value for each step: what a window shows twice, or two windows show, is written once, the last time.
-            which, last = np.unique(flat[held][::-1], return_index=True)
-            places = torch.from_numpy(held[::-1][last])
-            positions = torch.from_numpy(self._ring.positions(which)).to(self.store_device)
-            kept = {name: value[places.to(value.device)] for name, value in values.items()}
-            self._changes += 1  # first, for whoever decodes ahead
-            self._storage.update(positions, kept)
-            return len(which)
-        return 0
+        with self._turns.take():
+            return self._update(numbers.reshape(-1), values)
 
-    def reset(self, reset_stats: bool = False) -> None:
-        super().reset(reset_stats)
+    def _update(self, numbers: Any, values: Mapping[str, torch.Tensor]) -> int:
+        """Write values to those of the steps that are held, and say to how many."""
+        held = np.flatnonzero(self._ring.is_held(numbers))
+        if not len(held):
+            return 0
+        # One value for each step: what a window shows twice, or two windows show, is written once, the last time.
+        which, last = np.unique(numbers[held][::-1], return_index=True)
+        places = torch.from_numpy(held[::-1][last])
+        positions = torch.from_numpy(self._ring.positions(which)).to(self.store_device)
+        kept = {name: value[places.to(value.device)] for name, value in values.items()}
+        self._changes += 1  # first, for whoever decodes ahead
+        self._storage.update(positions, kept)
+        return len(which)
+
+    def memory_usage(self) -> MemoryUsage:
+        """What is held now, and what a buffer that compresses nothing would hold."""
+        usage = super().memory_usage()
+        return replace(usage, rest=usage.rest + self._windows.nbytes)
+
+    def _empty(self) -> None:
+        super()._empty()
         self._windows.clear()
 
     def _add(self, step: Prepared) -> None:
-        ended = as_host(step.small["terminated"] | step.small["truncated"])
-        self._windows.append(ended, begins=self._begins)
+        self._windows.append(as_host(step.ended), begins=self._begins)
         super()._add(step)
 
     def _count_steps(self, first: int, ended: Mask) -> None:
@@ -195,10 +206,9 @@ class SequenceReplayBuffer(ReplayBuffer):
             indices=indices,
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that is held, in tensors and plain values of its own, for `torch.save`."""
+    def _state(self) -> dict[str, Any]:
         windows = {name: torch.from_numpy(part) for name, part in self._windows.state_dict().items()}
-        return super().state_dict() | {"windows": windows}
+        return super()._state() | {"windows": windows}
 
     def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
         ready, windows = super()._loading(state), state.get("windows")
@@ -217,4 +227,4 @@ def _clear(part: Any, padding: torch.Tensor) -> None:
         for leaf in part.values():
             _clear(leaf, padding)
     elif part is not None:
-        part[padding] = 0
+        as_bits(part)[padding] = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,8 +18,9 @@ from compressed_array_torch._base import ResetStrategy
 from compressed_array_torch._items import check_tensor
 from compressed_array_torch._storage import Prepared
 from compressed_array_torch._tensors import as_host
-from compressed_array_torch._wire import Message, Receiver
+from compressed_array_torch._wire import Event, Message, Receiver
 from compressed_array_torch.errors import BufferOptionError, WriterLostWarning
+from compressed_array_torch.fields import SMALL
 from compressed_array_torch.prioritized_replay_buffer import PrioritizedReplayBuffer
 from compressed_array_torch.replay_buffer import Mask, ReplayBuffer
 from compressed_array_torch.sequence_replay_buffer import SequenceReplayBuffer
@@ -52,7 +52,7 @@ class SharedBuffer(ReplayBuffer):
 
     def _set_up(self) -> None:
         super()._set_up()
-        self._process, self._lock = os.getpid(), threading.RLock()
+        self._process = os.getpid()
         self._receiver: Receiver | None = None
         self._own, self._statuses = self._new_status(self._process), dict[bytes, WriterStatus]()
         self._last: WriterStatus | None = None  # whose step was written last
@@ -74,8 +74,12 @@ class SharedBuffer(ReplayBuffer):
         self._check_process()
         if self._receiver is None:
             self._receiver = Receiver()
-        # What is kept as it is need not be sent so.
-        options = self._options | {"codec": _compressed(self._options["codec"])}
+        # What is kept as it is need not be sent so, but what lies side by side here has to there.
+        codecs = {
+            name: "auto" if codec is None and kind.nbytes > SMALL else codec
+            for name, (kind, codec) in self._storage.chosen.items()
+        }
+        options = self._options | {"codec": codecs}
         tracker = None
         if self.stats_tracker is not None:
             tracker = {
@@ -102,11 +106,14 @@ class SharedBuffer(ReplayBuffer):
         taken, is_more = 0, True
         while is_more and taken < self.capacity:
             is_more = receiver.look()
-            taken += self._take_waiting()
-        while not taken and (left := end - time.monotonic()) > 0:
-            receiver.wait(left)
-            taken += self._take_waiting()
+            taken += self._take_all()
+        while not taken and (left := end - time.monotonic()) > 0 and receiver.wait(left):
+            taken += self._take_all()
         return taken
+
+    def _take_all(self) -> int:
+        with self._turns.take():
+            return self._take_waiting()
 
     def close(self) -> None:
         """Take in no more than was sent so far. Writers are told so when they next send."""
@@ -114,8 +121,8 @@ class SharedBuffer(ReplayBuffer):
             self.take_in()
             self._receiver.close()
 
-    def reset(self, reset_stats: bool = False) -> None:
-        super().reset(reset_stats)
+    def _empty(self) -> None:
+        super()._empty()
         self._last = self._taking = None
 
     def _words(self, count: int) -> torch.Tensor:
@@ -123,24 +130,27 @@ class SharedBuffer(ReplayBuffer):
         return super()._words(count)
 
     def _take_waiting(self) -> int:
-        """Take in what is here already."""
+        """Take in what is here already. Not what comes meanwhile: there may be no end to it."""
         receiver, taken = self._receiver, 0
         if receiver is None:
             return taken
         self._check_process()
-        while receiver.messages:
-            with self._lock:
-                if not receiver.messages:  # another thread has taken it
-                    break
-                message = receiver.messages[0]
+        for _ in range(len(receiver.messages)):
+            message = receiver.messages[0]
+            try:
                 taken += self._take(message)
-                receiver.messages.popleft()  # not before: if it could not be taken, it is when this is called next
+            except MemoryError:
+                raise  # it stays, and can be taken in when there is room for it
+            except Exception:
+                receiver.messages.popleft()  # or nothing would ever be taken in again
+                raise
+            receiver.messages.popleft()
             receiver.let_in()
             status = self._statuses[message.sender]
-            if message.data is None and not status.is_closed and not status.is_lost:
+            if message.event is Event.ENDED and not status.is_closed and not status.is_lost:
                 status.is_lost = True
                 text = f"the writer of process {status.process} has ended without being closed: the steps are lost that"
-                warnings.warn(f"{text} it had not sent; {status.steps} were", WriterLostWarning, stacklevel=3)
+                warnings.warn(f"{text} it had not sent; {status.steps} were", WriterLostWarning, stacklevel=4)
         return taken
 
     def _take(self, message: Message) -> int:
@@ -148,8 +158,10 @@ class SharedBuffer(ReplayBuffer):
         status = self._statuses.get(message.sender)
         if status is None:
             status = self._statuses[message.sender] = self._new_status(message.process)
+        if message.event is not Event.SENT:
+            return 0
         if not message.data:
-            status.is_closed = status.is_closed or message.data is not None
+            status.is_closed = True
             return 0
         status.is_lost = False
         shipment: Shipment = pickle.loads(message.data)  # of somebody who knew the secret
@@ -183,11 +195,9 @@ class SharedBuffer(ReplayBuffer):
 
     def _add(self, step: Prepared) -> None:
         self._take_waiting()
-        with self._lock:
-            self._turn_to(self._own, 1)
-            super()._add(step)
-            self._own.has_ended = as_host(step.small["terminated"] | step.small["truncated"])
-            self._last = self._own
+        self._turn_to(self._own, 1)
+        super()._add(step)
+        self._own.has_ended, self._last = as_host(step.ended), self._own
 
     def _is_cut(self, positions: torch.Tensor) -> torch.Tensor:
         return self._cuts[positions // self.num_envs]
@@ -202,9 +212,8 @@ class SharedBuffer(ReplayBuffer):
                 "sample, and others write with what its writer() returns"
             )
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that is held, in tensors and plain values of its own, for `torch.save`."""
-        return super().state_dict() | {"cuts": self._cuts.clone()}
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"cuts": self._cuts.clone()}
 
     def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
         ready = super()._loading(state)
@@ -237,10 +246,3 @@ class SharedPrioritizedReplayBuffer(SharedBuffer, PrioritizedReplayBuffer):
 
 class SharedSequenceReplayBuffer(SharedBuffer, SequenceReplayBuffer):
     """A `SequenceReplayBuffer` that other processes write to. No window has steps of two of them."""
-
-
-def _compressed(codec: Any) -> Any:
-    """How a writer compresses what a buffer keeps so."""
-    if isinstance(codec, Mapping):
-        return {name: _compressed(part) for name, part in codec.items()}
-    return "auto" if codec is None else codec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,14 @@ from compressed_array_torch.errors import StepError
 __all__ = ["StatsTracker"]
 
 Numbers = npt.NDArray[np.float64]
+
+
+class TrackedStep(NamedTuple):
+    """A step of all environments: which episodes it ends and why, and what it adds to each metric."""
+
+    ended: npt.NDArray[np.bool_]
+    metrics: dict[str, Numbers]
+    reasons: list[str | None]
 
 
 class StatsTracker:
@@ -65,20 +73,35 @@ class StatsTracker:
         :param infos: other metrics, one value for each environment by name
         :param done_reasons: why episodes ended, None where they did not
         """
+        self.add_step(self.checked(dones, rewards, infos, done_reasons))
+
+    def checked(
+        self,
+        dones: Any,
+        rewards: Any,
+        infos: Mapping[str, Any] | None = None,
+        done_reasons: Sequence[str | None] | None = None,
+    ) -> TrackedStep:
+        """What `update` would add, for `add_step`; a step that is not of these environments is refused."""
         ended = self._of_each("dones", dones).astype(bool)
         step = {"rewards": self._of_each("rewards", rewards), "lengths": np.ones(self.num_envs)}
         for key in self.metrics_keys:
             if key not in step and key in (infos or {}):
                 step[key] = self._of_each(key, (infos or {})[key])
-        if done_reasons and len(done_reasons) != self.num_envs:
-            raise StepError(f"done_reasons has {len(done_reasons)} entries, and there are {self.num_envs} environments")
+        reasons: list[str | None] = list(done_reasons if done_reasons is not None else ()) or [None] * self.num_envs
+        if len(reasons) != self.num_envs:
+            raise StepError(f"done_reasons has {len(reasons)} entries, and there are {self.num_envs} environments")
+        return TrackedStep(ended, step, reasons)
+
+    def add_step(self, told: TrackedStep) -> None:
+        """Add what `checked` has looked through."""
+        ended, step, reasons = told
         for key, values in step.items():
             self._sums[key] += values
         for env in np.flatnonzero(ended).tolist():
             info = {f"ep_{key}": float(self._sums[key][env]) for key in self.metrics_keys}
-            reason = done_reasons[env] if done_reasons else None
-            if reason is not None:
-                info[f"ep_done_{reason}"] = 1.0
+            if reasons[env] is not None:
+                info[f"ep_done_{reasons[env]}"] = 1.0
             self.ep_info_buffer.append(info)
             self._episodes += 1
         for sums in self._sums.values():
@@ -116,7 +139,7 @@ class StatsTracker:
 
     def _of_each(self, name: str, values: Any) -> Numbers:
         """One number for each environment."""
-        array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+        array = values.detach().double().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
         array = array.reshape(self.num_envs, -1) if array.size and array.size % self.num_envs == 0 else array
         if array.ndim != 2:
             raise StepError(f"{name} is of shape {np.shape(values)}, and there are {self.num_envs} environments")

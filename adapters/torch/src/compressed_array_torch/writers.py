@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import warnings
 import weakref
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from multiprocessing.util import Finalize
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +18,7 @@ from compressed_array_torch._base import ResetStrategy
 from compressed_array_torch._storage import Chunk
 from compressed_array_torch._tensors import as_host
 from compressed_array_torch._wire import Address, Sender
-from compressed_array_torch.errors import WriterClosedError
+from compressed_array_torch.errors import WriterClosedError, WriterLostWarning
 from compressed_array_torch.replay_buffer import ReplayBuffer
 from compressed_array_torch.stats_tracker import StatsTracker
 
@@ -61,6 +62,7 @@ class Writer:
         """Be a writer with nothing to send, of this process."""
         address, options, chunk_steps, tracker = self._given
         self._process, self._serial, self._is_closed = os.getpid(), 0, False
+        self._is_known = False  # to the buffer
         self._unsent: tuple[int, bytes] | None = None  # what was begun to be sent
         self._tracker = None if tracker is None else StatsTracker(**tracker)
         self._buffer = ReplayBuffer(
@@ -87,7 +89,10 @@ class Writer:
     ) -> None:
         """Keep a step of all environments of this process, as `ReplayBuffer.add` does."""
         self._check()
-        if self._unsent is not None:
+        with self._sending():
+            self._is_known = True
+            self._sender.connect()  # or the buffer would not learn of a writer that is killed before it sends anything
+        if self._unsent is not None or self._buffer.full:
             self.flush()
         self._buffer.add(
             obs,
@@ -111,7 +116,8 @@ class Writer:
             self._unsent = self._packed()
         if self._unsent is not None:
             serial, data = self._unsent
-            self._send(data)
+            with self._sending():
+                self._sender.send(data)
             # If this is interrupted all of it is done again: what comes twice under one number is taken in once.
             self._serial = serial + 1
             self._buffer.reset()
@@ -123,7 +129,7 @@ class Writer:
         """The steps there are, as they are sent, and their number."""
         steps, storage = len(self._buffer), self._buffer._storage
         small = storage.rows.fields
-        ended = as_host((small["terminated"] | small["truncated"])[: steps * storage.lanes])
+        ended = as_host(small["terminated"] | small["truncated"])[: steps * storage.lanes]
         episodes = [] if self._tracker is None else list(self._tracker.ep_info_buffer)
         shipment = Shipment(self._serial, storage.chunk(steps), ended.reshape(steps, storage.lanes), episodes)
         return self._serial, pickle.dumps(shipment, 5)
@@ -132,7 +138,7 @@ class Writer:
         """Send what there is, and take no more steps."""
         if not self._is_closed and self._process == os.getpid():
             self.flush()
-            if self._serial:
+            if self._is_known:
                 with suppress(OSError):  # all that matters is sent
                     self._sender.send(b"")  # or the buffer would take this for lost
             self._is_closed = True
@@ -142,7 +148,10 @@ class Writer:
     def __del__(self) -> None:
         if hasattr(self, "_at_exit"):
             self._at_exit.cancel()
-            self.close()
+            try:
+                self.close()
+            except WriterClosedError as error:
+                warnings.warn(str(error), WriterLostWarning, stacklevel=2)
 
     def __enter__(self) -> Self:
         return self
@@ -156,9 +165,10 @@ class Writer:
         if self._is_closed:
             raise WriterClosedError("this writer was closed: ask the buffer for another one")
 
-    def _send(self, data: bytes) -> None:
+    @contextmanager
+    def _sending(self) -> Iterator[None]:
         try:
-            self._sender.send(data)
+            yield
         except OSError as error:
             raise WriterClosedError(
                 f"the shared buffer takes no more steps: it was closed, or its process has ended ({error}); "

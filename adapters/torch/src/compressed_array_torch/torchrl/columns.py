@@ -13,15 +13,13 @@ import torch
 from compressed_array.usage import PLAIN, KeyUsage, MemoryUsage
 from compressed_array_torch._items import Delivery, check_tensor
 from compressed_array_torch._rows import Rows
-from compressed_array_torch._storage import SIDE_BY_SIDE
-from compressed_array_torch._tensors import INTEGERS, Kind
+from compressed_array_torch._tensors import Kind, as_bits, zeros
 from compressed_array_torch.errors import BufferStateError
 from compressed_array_torch.fields import SMALL, Codecs
 from compressed_array_torch.torchrl.column import Column, ColumnLeaf
 from compressed_array_torch.torchrl.decoding import CompressedTensor
 
 NEXT = "next."
-UNSIGNED = {torch.uint16, torch.uint32, torch.uint64}  # which torch does not put to indices
 
 
 class Columns:
@@ -39,11 +37,11 @@ class Columns:
         codecs = _codecs(kinds, codec)
         plain = [kind for name, kind in kinds.items() if codecs[name] is None]
         self._lanes = next(iter(kinds.values())).lanes
-        self._small = Rows([kind for kind in plain if kind.nbytes <= SIDE_BY_SIDE], rows * self._lanes, device)
+        self._small = Rows([kind for kind in plain if kind.nbytes <= SMALL], rows * self._lanes, device)
         self._dense = {
-            kind.name: torch.zeros((rows * self._lanes, *kind.shape), dtype=kind.dtype, device=device)
+            kind.name: zeros((rows * self._lanes, *kind.shape), kind.dtype, device)
             for kind in plain
-            if kind.nbytes > SIDE_BY_SIDE
+            if kind.nbytes > SMALL
         }
         self._compressed = [
             Column(group, rows, codecs[group[0].name], device, delivery)
@@ -95,10 +93,7 @@ class Columns:
         if is_row:
             there = slice(int(positions[0]), int(positions[0]) + len(positions))
         for name, leaf in (self._small.fields | self._dense).items():
-            value = values[name].to(self.device)
-            if leaf.dtype in UNSIGNED:
-                leaf, value = (part.view(INTEGERS[part.dtype.itemsize]) for part in (leaf, value))
-            leaf[there] = value
+            as_bits(leaf)[there] = as_bits(values[name].to(self.device))
 
     def clear(self) -> None:
         """Hold nothing. What is added next does not follow what was there."""

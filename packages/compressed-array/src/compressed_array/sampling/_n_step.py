@@ -30,6 +30,8 @@ def n_step(rewards: Any, terminated: Any, truncated: Any, gamma: float, is_held:
     """
     # Both frameworks have all functions that are used here, by the same names.
     xp: Any = np if isinstance(rewards, np.ndarray) else sys.modules["torch"]
+    if "float" not in str(rewards.dtype):
+        raise TypeError(f"rewards are floats, and not {rewards.dtype}: a discount is between 0 and 1")
     ends = terminated | truncated
     returns = rewards[:, 0]
     nothing, lengths = xp.zeros_like(returns), xp.ones_like(ends[:, 0], dtype=xp.int64)

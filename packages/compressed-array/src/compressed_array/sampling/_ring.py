@@ -62,6 +62,8 @@ class Ring:
 
     def advance(self, steps: int = 1) -> None:
         """Count steps that were written, each over the oldest one if the ring is full."""
+        if steps < 0:
+            raise ValueError(f"a ring does not go back, and so not on by {steps} steps")
         self.make_room(steps)
         self.steps += steps
 

@@ -93,7 +93,8 @@ class Windows:
         flags[known.has_ended if begins is None else np.asarray(begins, bool)] = BEGINS
         if begins is not None:
             flags |= CUT
-        run = np.where(flags & self._breaks, 1, known.run + 1)
+        # No window begins before what the ring still holds, which may have dropped more than a row at once.
+        run = np.minimum(np.where(flags & self._breaks, 1, known.run + 1), ring.steps - ring.oldest + 1)
         if self.boundary != "pad":
             lanes = np.flatnonzero(run >= self.length)
             start = (ring.steps - self.length + 1) % ring.capacity
@@ -163,7 +164,8 @@ class Windows:
         known = self._known if self._known.steps == self.ring.steps else self._before
         oldest = self.ring.oldest
         if known.oldest < oldest and self.boundary != "pad":
-            rows = np.arange(known.oldest, oldest) % self.ring.capacity
+            # What is said of later rows is of steps that were there before: of these no window is known yet.
+            rows = np.arange(known.oldest, min(oldest, known.steps - self.length + 1)) % self.ring.capacity
             dropped = int(self._in_row[rows].sum())
             first = (known.first + dropped) % len(self._starts)
             known = known._replace(oldest=oldest, first=first, windows=known.windows - dropped)

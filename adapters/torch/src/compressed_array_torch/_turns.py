@@ -1,0 +1,46 @@
+"""`Turns`: one thread at a time uses a buffer, from what is drawn to what is read."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Any
+
+from compressed_array_torch.errors import BusyBufferError
+
+
+class Turns:
+    """`with turns.take():` waits for other threads.
+
+    A signal's handler that uses a buffer amid its own thread's use would find it half done, or wait for itself for
+    ever: it is refused. An interrupt may come at any point, since the lock is held by the `with` statement alone.
+    """
+
+    def __init__(self) -> None:
+        self._lock: Any = threading.RLock()
+        _all.add(self)
+
+    def take(self) -> Any:
+        if self._lock._is_owned():  # as `threading.Condition` asks it
+            raise BusyBufferError(
+                "a signal's handler came amid a use of this buffer by its own thread: have the handler set a flag, and "
+                "look at that flag between steps"
+            )
+        return self._lock
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # a copy has a lock of its own
+
+    def __setstate__(self, _: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]  # of this very class
+
+
+def _after_fork() -> None:
+    """Have new locks in a child, where the threads of the parent that might have had them are no more."""
+    for turns in list(_all):
+        turns._lock = threading.RLock()
+
+
+_all: weakref.WeakSet[Turns] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_after_fork)
