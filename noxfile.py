@@ -33,7 +33,11 @@ TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core-min": (("tests/core", "tests/examples"), ("-e", f"{CORE}[testing]")),
     "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[fast,testing]", "numcodecs")),
     "torch-heap": (("tests/torch_heap", "tests/neighbours"), ("-e", f"{CORE}[fast,testing,torch]", *NEIGHBOURS)),
-    "sb3": (("tests/sb3",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]")),
+    # With the examples of plain torch that play games, which nothing else of that adapter needs.
+    "sb3": (
+        ("tests/sb3", "tests/torch/test_torch_examples.py"),
+        ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH),
+    ),
     "torch": (("tests/torch",), ("-e", f"{CORE}[fast,testing]", "-e", f"{TORCH}[torchrl]")),
 }
 
@@ -148,6 +152,10 @@ def bench(session: nox.Session) -> None:
     names = session.posargs or every
     more = ("-e", SB3, "-e", TORCH, *PEERS, *GAMES) if set(names) - {"array"} else ()
     install(session, "-e", f"{CORE}[fast]", *ATARI, *more)
+    if "torch" in names:
+        # Alone: it asks for older releases than are pinned here (pandas, virtualenv), and of all of it only one module
+        # is used, its tree of priorities, which needs numba and numpy.
+        install(session, "--no-deps", "tianshou")
     for name in names:
         session.run("python", "-m", f"benchmarks.{name}")
 

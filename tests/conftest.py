@@ -50,6 +50,8 @@ LONG = {
     "test_signals",
     "test_state_machine",
     "test_threads",
+    "test_torch_documents",
+    "test_torch_examples",
     "test_training",
     "test_training_utils",
 }
