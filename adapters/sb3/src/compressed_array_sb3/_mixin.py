@@ -137,11 +137,13 @@ class CompressedBuffer(BaseBuffer):
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
         sample = super()._get_samples  # type: ignore[safe-super]  # of SB3's buffer, which has it
-        if self.is_plain:
-            samples = sample(*args, **kwargs)
-        else:
-            samples = Reads(self._pairs(), self.device).during(sample, *args, **kwargs)
+        reads = self._reads()
+        samples = sample(*args, **kwargs) if reads is None else reads.during(sample, *args, **kwargs)
         return self._converted(samples, kwargs.get("env"))
+
+    def _reads(self) -> Reads | None:
+        """What a sample reads its observations through; None where SB3 reads plain arrays as they are."""
+        return None if self.is_plain else Reads(self._pairs(), self.device)
 
     def _converted(self, samples: Any, env: Any = None) -> Any:
         """Samples with their observations as `output_dtype` and `normalize_images` ask for them."""

@@ -85,8 +85,8 @@ class Reads:
                 return items
         partner = self._partner(array) if is_pair else None
         if partner is None:
-            return self._note(array.read(parts, self._pinned(array, parts)))
-        first, second = self._pinned(array, parts), self._pinned(array, parts)
+            return self._note(array.read(parts, self.memory_for(array, parts)))
+        first, second = self.memory_for(array, parts), self.memory_for(array, parts)
         out = None if first is None or second is None else (first, second)
         items, others = ca.read_pair(array, partner, parts, out)
         self._ahead.append((partner, which, self._note(others)))
@@ -113,8 +113,11 @@ class Reads:
         self._decoded[id(decoded)] = decoded
         return decoded
 
-    def _pinned(self, array: ObservationArray, parts: tuple[Array, ...]) -> Array | None:
-        """For a GPU, memory from which a copy does not wait; torch does not reuse it before the copy is done."""
+    def memory_for(self, array: ObservationArray, parts: tuple[Array, ...]) -> Array | None:
+        """What to decode into, if it matters: for a GPU, memory from which a copy does not wait.
+
+        Torch does not reuse that before the copy is done.
+        """
         if self._device.type != "cuda":
             return None
         shape = np.broadcast_shapes(*(part.shape for part in parts)) + array.item_shape

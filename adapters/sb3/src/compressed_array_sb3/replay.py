@@ -11,7 +11,6 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from compressed_array.usage import available_memory, size
 from compressed_array_sb3._mixin import CompressedBuffer
-from compressed_array_sb3._reads import Reads
 from compressed_array_sb3.errors import BufferEmptyError, MemoryForecastWarning
 
 __all__ = [
@@ -134,7 +133,8 @@ class CompressedHerReplayBuffer(CompressedReplay, HerReplayBuffer):
         super(CompressedBuffer, self).reset()  # it goes on sampling the episodes it has, as SB3's does
 
     def sample(self, *args: Any, **kwargs: Any) -> Any:  # which does not go by _get_samples
-        samples = Reads(self._pairs(), self.device).during(super().sample, *args, **kwargs)
+        reads, sample = self._reads(), super().sample
+        samples = sample(*args, **kwargs) if reads is None else reads.during(sample, *args, **kwargs)
         return self._converted(samples, kwargs.get("env", *args[1:]))
 
 
