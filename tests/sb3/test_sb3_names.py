@@ -27,6 +27,10 @@ PUBLIC = [
     "CompressedMaskableDictRolloutBuffer",
     "CompressedMaskableRolloutBuffer",
     "CompressedNStepReplayBuffer",
+    "CompressedPrioritizedDictNStepReplayBuffer",
+    "CompressedPrioritizedDictReplayBuffer",
+    "CompressedPrioritizedNStepReplayBuffer",
+    "CompressedPrioritizedReplayBuffer",
     "CompressedRecurrentDictRolloutBuffer",
     "CompressedRecurrentPPO",
     "CompressedRecurrentRolloutBuffer",
@@ -41,6 +45,11 @@ PUBLIC = [
     "MemoryForecastWarning",
     "MemoryUsage",
     "ObservationError",
+    "PrioritiesWarning",
+    "PrioritizedDQN",
+    "PrioritizedQRDQN",
+    "PrioritizedReplayBufferSamples",
+    "UnweightedLossError",
     "__version__",
     "find_buffer_dtypes",
     "find_smallest_dtype",
@@ -87,6 +96,7 @@ def test_a_star_brings_all_that_is_public_and_nothing_else(name: str) -> None:
         if not key.startswith("_") and inspect.getmodule(value) is module and not isinstance(value, ModuleType)
     }
     helpers = {
+        "compressed_array_sb3.prioritized_dqn": {"buffer_class"},
         "compressed_array_sb3.replay": {"KeyedArrays"},
         "compressed_array_sb3.compressed.compression_methods.compression_methods": {"Compress", "Decompress", "pair"},
     }

@@ -32,9 +32,19 @@ from compressed_array_sb3.errors import (
     CodecLevelWarning,
     MemoryForecastWarning,
     ObservationError,
+    PrioritiesWarning,
+    UnweightedLossError,
 )
 from compressed_array_sb3.gpu import GpuDictReplayBuffer, GpuDictRolloutBuffer, GpuReplayBuffer, GpuRolloutBuffer
 from compressed_array_sb3.loading import load_replay_buffer
+from compressed_array_sb3.prioritized import (
+    CompressedPrioritizedDictNStepReplayBuffer,
+    CompressedPrioritizedDictReplayBuffer,
+    CompressedPrioritizedNStepReplayBuffer,
+    CompressedPrioritizedReplayBuffer,
+    PrioritizedReplayBufferSamples,
+)
+from compressed_array_sb3.prioritized_dqn import PrioritizedDQN
 from compressed_array_sb3.replay import (
     CompressedDictNStepReplayBuffer,
     CompressedDictReplayBuffer,
@@ -51,6 +61,7 @@ if _TYPE_CHECKING:
         CompressedRecurrentDictRolloutBuffer,
         CompressedRecurrentPPO,
         CompressedRecurrentRolloutBuffer,
+        PrioritizedQRDQN,
     )
 
 __all__ = [
@@ -66,6 +77,10 @@ __all__ = [
     "CompressedDictRolloutBuffer",
     "CompressedHerReplayBuffer",
     "CompressedNStepReplayBuffer",
+    "CompressedPrioritizedDictNStepReplayBuffer",
+    "CompressedPrioritizedDictReplayBuffer",
+    "CompressedPrioritizedNStepReplayBuffer",
+    "CompressedPrioritizedReplayBuffer",
     "CompressedReplayBuffer",
     "CompressedRolloutBuffer",
     "DummyCls",
@@ -77,6 +92,10 @@ __all__ = [
     "MemoryForecastWarning",
     "MemoryUsage",
     "ObservationError",
+    "PrioritiesWarning",
+    "PrioritizedDQN",
+    "PrioritizedReplayBufferSamples",
+    "UnweightedLossError",
     "__version__",
     "find_buffer_dtypes",
     "find_smallest_dtype",
@@ -94,6 +113,7 @@ _CONTRIB = (
     "CompressedRecurrentDictRolloutBuffer",
     "CompressedRecurrentPPO",
     "CompressedRecurrentRolloutBuffer",
+    "PrioritizedQRDQN",
 )
 if _find_spec("sb3_contrib") is not None:  # or `from compressed_array_sb3 import *` would fail without it
     __all__ += [
@@ -102,6 +122,7 @@ if _find_spec("sb3_contrib") is not None:  # or `from compressed_array_sb3 impor
         "CompressedRecurrentDictRolloutBuffer",
         "CompressedRecurrentPPO",
         "CompressedRecurrentRolloutBuffer",
+        "PrioritizedQRDQN",
     ]
 
 

@@ -1,14 +1,18 @@
-"""sb3-contrib's rollout buffers, compressed, and `RecurrentPPO` with them. Needs the extra `contrib`."""
+"""sb3-contrib's rollout buffers, compressed, `RecurrentPPO` with them, and `QRDQN` with prioritized replay.
+
+Needs the extra `contrib`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gymnasium import spaces
-from sb3_contrib import RecurrentPPO
+from sb3_contrib import QRDQN, RecurrentPPO
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
 
+from compressed_array_sb3.prioritized_dqn import PrioritizedLearning
 from compressed_array_sb3.rollout import CompressedRollout
 
 __all__ = [
@@ -17,6 +21,7 @@ __all__ = [
     "CompressedRecurrentDictRolloutBuffer",
     "CompressedRecurrentPPO",
     "CompressedRecurrentRolloutBuffer",
+    "PrioritizedQRDQN",
 ]
 
 
@@ -70,3 +75,10 @@ class CompressedRecurrentPPO(RecurrentPPO):
             n_envs=self.n_envs,
             **self.rollout_buffer_kwargs,
         )
+
+
+class PrioritizedQRDQN(PrioritizedLearning, QRDQN):
+    """`QRDQN` with prioritized replay: a transition's priority is its last quantile Huber loss.
+
+    That is how far the two distributions are apart, of which the TD error of their means would be a part.
+    """

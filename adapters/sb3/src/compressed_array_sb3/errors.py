@@ -10,6 +10,8 @@ __all__ = [
     "CodecLevelWarning",
     "MemoryForecastWarning",
     "ObservationError",
+    "PrioritiesWarning",
+    "UnweightedLossError",
 ]
 
 
@@ -42,3 +44,18 @@ class CodecLevelWarning(UserWarning):
 
 class MemoryForecastWarning(UserWarning):
     """At the rate seen so far, a buffer will not fit into memory once it is full."""
+
+
+class PrioritiesWarning(UserWarning):
+    """A prioritized buffer that nobody tells of errors, which makes it an ordinary one that takes longer."""
+
+
+class UnweightedLossError(RuntimeError):
+    """A `train` whose loss could not be given the weights of its batch, since it is not written as those known are."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"this algorithm's train() cannot learn by priorities: {what}. It has to take one mean over the rows of "
+            "what it computes from rewards, as the DQN of stable-baselines3 2.9 and the QRDQN of sb3-contrib do; in a "
+            "loop of your own, multiply by samples.weights and call update_priorities"
+        )

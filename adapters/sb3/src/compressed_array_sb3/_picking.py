@@ -1,0 +1,67 @@
+"""Reading a buffer in chosen environments by SB3's own code, which would draw the environments itself.
+
+SB3's `_get_samples` is given rows, and draws for each which of `n_envs` environments it is read in. It is run on a twin
+of the buffer that has one environment to draw from, and whose arrays read the chosen one in the place of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from stable_baselines3.common.buffers import BaseBuffer
+
+Envs = npt.NDArray[np.int64]
+B = TypeVar("B", bound=BaseBuffer)
+
+
+class Picked:
+    """An array of rows and environments, in which row `i` of a batch is read in environment `envs[i]`."""
+
+    def __init__(self, array: Any, envs: Envs) -> None:
+        self.array, self.envs = array, envs
+
+    def __getitem__(self, key: Any) -> Any:
+        if type(key) is not tuple:  # rows of all environments, in which SB3 marks the last step
+            return self.array[key]
+        envs = self.envs if key[1].ndim == 1 else self.envs.reshape(key[1].shape)
+        return self.array[(key[0], envs, *key[2:])]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.array[key] = value
+
+
+def fields_of_steps(buffer: BaseBuffer) -> tuple[str, ...]:
+    """The attributes that have an item for each step of each environment: arrays, and dicts of these."""
+    shape = (buffer.buffer_size, buffer.n_envs)
+
+    def is_of_steps(value: Any) -> bool:
+        if isinstance(value, dict) and value:
+            return all(map(is_of_steps, value.values()))
+        return not isinstance(value, spaces.Space) and getattr(value, "shape", ())[:2] == shape
+
+    return tuple(name for name, value in vars(buffer).items() if is_of_steps(value))
+
+
+def twin_of(buffer: B, fields: Iterable[str], envs: Envs | None, **others: Any) -> B:
+    """A buffer with the same arrays, in whose `fields` row `i` of a batch is that of environment `envs[i]`.
+
+    :param envs: None where there is but one
+    :param others: what else the twin has otherwise
+    """
+    twin = object.__new__(type(buffer))
+    own = twin.__dict__
+    own.update(vars(buffer))
+    own.update(others)
+    if envs is not None:
+        twin.n_envs = 1
+        for name in fields:
+            value = own[name]
+            if isinstance(value, dict):
+                own[name] = type(value)({key: Picked(part, envs) for key, part in value.items()})
+            else:
+                own[name] = Picked(value, envs)
+    return twin

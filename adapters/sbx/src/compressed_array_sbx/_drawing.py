@@ -1,0 +1,75 @@
+"""`Drawing`: which transitions of a buffer there are to be drawn, and which of them random words pick."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array.sampling import PriorityTree, Ring
+from compressed_array_sb3 import BufferOptionError
+
+Ints = npt.NDArray[np.int64]
+STRATA = 2**53  # as many as a float tells apart
+
+
+class Drawing:
+    """Counts the steps of a buffer, and draws by priority if there is an `alpha`, else uniformly.
+
+    A step in one environment has a number that is never used again.
+    """
+
+    def __init__(self, rows: int, lanes: int, alpha: float | None, epsilon: float) -> None:
+        if (alpha is not None and alpha < 0) or epsilon < 0:
+            raise BufferOptionError(f"alpha and epsilon are not negative, and these are {alpha} and {epsilon}")
+        self.ring = Ring(rows, lanes)
+        self.tree = None if alpha is None else PriorityTree(self.ring.size)
+        self._alpha, self._epsilon = alpha or 0.0, epsilon
+        self._largest = 1.0  # priority there was so far, to the power of alpha
+
+    def count(self, added: int, rows: int, row: int) -> None:
+        """Hear of steps that were added, after which a buffer holds so many rows and writes to `row` next."""
+        ring, tree = self.ring, self.tree
+        ring.advance(added)
+        if (len(ring), ring.row) != (rows, row):
+            # Taken over from another buffer, or an interrupt kept a step from being counted.
+            ring.clear()
+            added = row + ring.capacity if rows == ring.capacity else rows
+            ring.advance(added)
+            if tree is not None:
+                tree.clear()
+        if tree is not None and added:
+            first = max(ring.steps - added, ring.oldest)
+            tree.update(ring.positions(np.arange(first * ring.lanes, ring.steps * ring.lanes)), self._largest)
+
+    def clear(self) -> None:
+        self.ring.clear()
+        if self.tree is not None:
+            self.tree.clear()
+            self._largest = 1.0
+
+    def draw(self, words: Ints) -> Ints:
+        """Positions. The same words pick the same ones as long as nothing changes what is there to be drawn."""
+        if self.tree is not None:
+            return self.tree.draw(words % STRATA / STRATA)
+        drawn: Ints = self.ring.draw(words)
+        return drawn
+
+    def weights(self, positions: Ints, beta: float) -> npt.NDArray[np.float32] | None:
+        if self.tree is None:
+            return None
+        # (N * P)^-beta over its largest value, that of the least priority, comes to this.
+        weights: npt.NDArray[np.float64] = (self.tree[positions] / self.tree.min) ** -beta
+        return weights.astype(np.float32)
+
+    def update(self, indices: Any, td_errors: Any) -> None:
+        if self.tree is None:
+            raise BufferOptionError("this buffer has no priorities: give it an alpha, as in alpha=0.6")
+        numbers, errors = np.asarray(indices).reshape(-1), np.asarray(td_errors, np.float64).reshape(-1)
+        if numbers.shape != errors.shape:
+            raise ValueError(f"{len(errors)} errors for {len(numbers)} transitions")
+        is_held = self.ring.is_held(numbers)
+        priorities = (np.abs(errors) + self._epsilon) ** self._alpha
+        self.tree.update(self.ring.positions(numbers[is_held]), priorities[is_held])
+        self._largest = max(self._largest, float(priorities.max(initial=0.0)))

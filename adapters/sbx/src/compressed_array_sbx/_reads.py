@@ -1,0 +1,61 @@
+"""Reading a sample for JAX: no array is copied on its way, and what is decoded lies where JAX takes it as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from compressed_array_sb3._reads import ObservationArray, Pairs, Reads
+from compressed_array_sbx._joined import ColumnArray, column_tensor
+from compressed_array_sbx._memory import lend
+
+Array = npt.NDArray[Any]
+
+
+class JaxReads(Reads):
+    """`Reads` whose tensors show the arrays that SB3 gathered, in place of copies of them.
+
+    :param kept: what a buffer consists of; parts of its own arrays are copied all the same
+    """
+
+    def __init__(self, pairs: Pairs, device: torch.device | str, kept: Iterable[Any]) -> None:
+        super().__init__(pairs, device)
+        self._owners = owners(kept)
+        self._shown: set[int] = set()
+
+    def memory_for(self, array: ObservationArray, parts: tuple[Array, ...]) -> Array | None:
+        if self._device.type != "cpu":
+            return super().memory_for(array, parts)
+        shape = parts[0].shape
+        if any(part.shape != shape for part in parts):
+            shape = np.broadcast_shapes(*(part.shape for part in parts))
+        return lend(shape + array.item_shape, array.dtype)
+
+    def take_over(self, array: Array) -> torch.Tensor | None:
+        taken = super().take_over(array)
+        base = array.base
+        if taken is not None or self._device.type != "cpu" or id(array if base is None else base) in self._owners:
+            return taken
+        if type(array) is ColumnArray and array.joined is not None:
+            return column_tensor(array)
+        tensor = torch.from_numpy(array)
+        place = tensor.data_ptr()
+        if place in self._shown:  # SB3 gives one array as obs and as next obs; a tensor is its owner's to change
+            return tensor.clone()
+        self._shown.add(place)
+        return tensor
+
+
+def owners(values: Iterable[Any]) -> set[int]:
+    """What has the memory of the plain arrays among values and in dicts among them, by Python's numbers for it."""
+    found: set[int] = set()
+    for value in values:
+        if type(value) is np.ndarray:
+            found.add(id(value if value.base is None else value.base))
+        elif isinstance(value, dict):
+            found |= owners(dict.values(value))
+    return found

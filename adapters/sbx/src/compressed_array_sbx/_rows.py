@@ -1,0 +1,76 @@
+"""Transitions by the numbers of their steps: what `sample_jax` gathers, where SB3 would draw environments itself."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from stable_baselines3.common.buffers import NStepReplayBuffer
+
+import compressed_array as ca
+from compressed_array.sampling import Ring, n_step
+from compressed_array_sbx._memory import lend
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+
+
+class Small(NamedTuple):
+    """All of a batch but its observations, and which these are: by the numbers of steps that a ring counts."""
+
+    first: Ints
+    last: Ints  # whose next observations are wanted: the same, but for n-step returns
+    actions: Array
+    dones: Array
+    rewards: Array
+    discounts: Array | None
+
+
+def small(buffer: Any, ring: Ring, positions: Ints, env: Any) -> Small:
+    """The fields of transitions at these positions that are cheap to gather."""
+    rows, lanes = divmod(positions, ring.lanes)
+    numbers, actions = ring.number_at(positions), buffer.actions[rows, lanes]
+    if not isinstance(buffer, NStepReplayBuffer):
+        dones = buffer.dones[rows, lanes] * (1 - buffer.timeouts[rows, lanes])
+        rewards = buffer._normalize_reward(buffer.rewards[rows, lanes], env)
+        return Small(numbers, numbers, actions, dones, rewards, None)
+    later = ring.following(numbers, np.arange(buffer.n_steps))
+    is_held, (rows, lanes) = ring.is_held(later), divmod(ring.positions(later), ring.lanes)
+    ends, cut = buffer.dones[rows, lanes] > 0, buffer.timeouts[rows, lanes] > 0
+    rewards = buffer._normalize_reward(buffer.rewards[rows, lanes], env)
+    # An episode that is cut off goes on behind the last step; where one terminates, `dones` says so, as in SB3.
+    returns, _, lengths = n_step(rewards, ends & ~cut, cut, buffer.gamma, is_held)
+    which = (np.arange(len(numbers)), lengths - 1)
+    dones = (ends & ~cut)[which].astype(np.float32)
+    discounts = buffer.gamma ** lengths.astype(np.float32)
+    return Small(numbers, later[which], actions, dones, returns, discounts)
+
+
+def observations(buffer: Any, ring: Ring, first: Ints, last: Ints) -> tuple[Any, Any]:
+    """Observations of steps, and next observations of steps, by numbers; dicts if the buffer has keys."""
+    obs, after = buffer.observations, buffer.next_observations
+    here, there = (divmod(ring.positions(numbers), ring.lanes) for numbers in (first, last))
+    if not isinstance(obs, dict):
+        return pair(obs, after, here, there)
+    parts = {key: pair(obs[key], after[key], here, there) for key in obs}
+    return {key: part[0] for key, part in parts.items()}, {key: part[1] for key, part in parts.items()}
+
+
+def pair(obs: Any, after: Any, here: tuple[Ints, Ints], there: tuple[Ints, Ints]) -> tuple[Any, Any]:
+    if not isinstance(obs, ca.CompressedArray):  # plain, or on a device
+        return obs[here], after[there]
+    shape = (len(here[0]), *obs.item_shape)
+    out = lend(shape, obs.dtype), lend(shape, obs.dtype)
+    if all(np.array_equal(a, b) for a, b in zip(here, there, strict=True)):
+        return ca.read_pair(obs, after, here, out)
+    return obs.read(here, out[0]), after.read(there, out[1])
+
+
+def put(into: Any, which: Array, parts: Any) -> None:
+    """Replace some rows of observations."""
+    if isinstance(into, dict):
+        for key, part in parts.items():
+            put(into[key], which, part)
+    else:
+        into[which] = parts

@@ -1,0 +1,150 @@
+"""`JaxSampling`: `sample_jax`, drawn uniformly or by priority, decoded ahead or not, for loops of one's own."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from compressed_array.sampling import PriorityTree
+from compressed_array_sb3 import BufferEmptyError, BufferOptionError
+from compressed_array_sb3.replay import CompressedReplay
+from compressed_array_sbx._ahead import Ahead
+from compressed_array_sbx._drawing import Drawing, Ints
+from compressed_array_sbx._handing import to_jax
+from compressed_array_sbx._rows import observations, small
+from compressed_array_sbx.batches import JaxReplaySamples
+
+
+class JaxSampling(CompressedReplay):
+    """What the replay buffers can do beside what SB3's can. All arguments of the SB3 adapter's buffers, and:
+
+    :param alpha: how much priorities count in `sample_jax`: 0 for not at all; None for no priorities. `sample`, which
+        SBX's own algorithms call, draws uniformly all the same: they know no weights
+    :param beta: how much `weights` correct for that: 1 for wholly
+    :param epsilon: what is added to each error, so that none is zero
+    """
+
+    # What `sample_jax` draws by; made from numpy's global generator, which SB3 seeds, when it is first used.
+    rng: np.random.Generator | None = None
+    _added = 0  # steps that nobody has counted yet
+    _ahead: Ahead | None = None
+
+    def __init__(
+        self, *args: Any, alpha: float | None = None, beta: float = 0.4, epsilon: float = 1e-6, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.alpha, self.beta, self.epsilon = alpha, beta, epsilon
+        self._drawing = Drawing(self.buffer_size, self.n_envs, alpha, epsilon)
+
+    @property
+    def priorities(self) -> PriorityTree | None:
+        """What transitions are drawn in proportion to, by position, if the buffer has an `alpha`."""
+        self._count()
+        return self._drawing.tree
+
+    def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
+        super().add(obs, next_obs, action, reward, done, infos)
+        self._added += 1
+
+    def sample_jax(
+        self,
+        batch_size: int,
+        env: Any = None,
+        *,
+        beta: float | None = None,
+        prefetch: bool = False,
+        device: Any = None,
+    ) -> JaxReplaySamples:
+        """Transitions as JAX arrays, drawn by this buffer's own `rng`; by priority if the buffer has an `alpha`.
+
+        :param env: the `VecNormalize` to normalize observations and rewards with
+        :param beta: in place of the buffer's own
+        :param prefetch: have a thread decode the next batch meanwhile. Batches are the same with and without: what is
+            drawn is looked up when it is asked for. It helps where observations are compressed, and several batches are
+            drawn between steps or the buffer is full
+        :param device: of JAX, if not its default one
+        """
+        if beta is not None and self.alpha is None:
+            raise BufferOptionError("beta is for draws by priority: give the buffer an alpha, as in alpha=0.6")
+        self._count()
+        drawing = self._drawing
+        if not drawing.ring.count:
+            raise BufferEmptyError("there is nothing to sample yet: add() transitions first")
+        words, ahead = self._words(batch_size)
+        positions = drawing.draw(words)
+        rest = small(self, drawing.ring, positions, env)
+        read = partial(observations, self, drawing.ring) if ahead is None else ahead.observations
+        obs, after = (self._shown(part, env) for part in read(rest.first, rest.last))
+        weights = drawing.weights(positions, self.beta if beta is None else beta)
+        if prefetch:
+            self._ahead = self._begin(batch_size)
+        return JaxReplaySamples(
+            observations=to_jax(obs, device),
+            actions=to_jax(rest.actions, device),
+            next_observations=to_jax(after, device),
+            dones=to_jax(rest.dones, device),
+            rewards=to_jax(rest.rewards, device),
+            discounts=to_jax(rest.discounts, device),
+            weights=to_jax(weights, device),
+            indices=None if weights is None else rest.first,
+        )
+
+    def update_priorities(self, indices: Any, td_errors: Any) -> None:
+        """Say how far off a batch's values were. Transitions that were written over meanwhile are left out.
+
+        :param indices: of the batch
+        :param td_errors: one for each, of JAX or numpy; their signs do not matter
+        """
+        self._count()
+        self._drawing.update(indices, td_errors)
+
+    def reset(self) -> None:
+        super().reset()
+        self._drawing.clear()
+        self._added = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: value for name, value in vars(self).items() if name != "_ahead"}
+        if self._ahead is not None and self._ahead.rng is self.rng:  # its words are drawn again
+            state["rng"] = deepcopy(self.rng)
+            state["rng"].bit_generator.state = self._ahead.state
+        return state
+
+    def _count(self) -> None:
+        added, self._added = self._added, 0
+        self._drawing.count(added, self.size(), self.pos)
+
+    def _words(self, batch_size: int) -> tuple[Ints, Ahead | None]:
+        """Random words for a batch, and what was decoded ahead for them."""
+        ahead, self._ahead = self._ahead, None
+        if self.rng is None:
+            self.rng = np.random.default_rng(np.random.randint(2**31 - 1))  # noqa: NPY002 - the one that SB3 seeds
+        if ahead is not None and ahead.rng is self.rng:
+            if len(ahead.words) == batch_size:
+                return ahead.words, ahead
+            self.rng.bit_generator.state = ahead.state
+        return self.rng.integers(0, 2**63, batch_size, np.int64), None
+
+    def _begin(self, batch_size: int) -> Ahead:
+        """Have the next batch decoded: what would be drawn now."""
+        state = self.rng.bit_generator.state if self.rng is not None else None
+        words, _ = self._words(batch_size)
+        ring = self._drawing.ring
+        rest = small(self, ring, self._drawing.draw(words), None)
+        return Ahead(self.rng, state, words, rest.first, rest.last, partial(observations, self, ring))
+
+    def _shown(self, obs: Any, env: Any) -> Any:
+        """Observations as `env`, `output_dtype` and `normalize_images` ask for them."""
+        obs = self._normalize_obs(obs, env)
+        if self.output_dtype == "raw" and not self.normalize_images:
+            return obs
+        is_dict = isinstance(obs, dict)
+        return self._convert({key: as_tensor(part) for key, part in obs.items()} if is_dict else as_tensor(obs), env)
+
+
+def as_tensor(array: Any) -> torch.Tensor:
+    return array if isinstance(array, torch.Tensor) else torch.from_numpy(array)

@@ -1,0 +1,16 @@
+"""Rollout buffers for SBX's PPO; the Dict form is for policies of one's own, since SBX has none."""
+
+from __future__ import annotations
+
+import compressed_array_sb3 as cab
+from compressed_array_sbx._mixin import ForSbx
+
+__all__ = ["CompressedDictRolloutBuffer", "CompressedRolloutBuffer"]
+
+
+class CompressedRolloutBuffer(ForSbx, cab.CompressedRolloutBuffer):
+    """`RolloutBuffer` in a fraction of the memory, read without copies."""
+
+
+class CompressedDictRolloutBuffer(ForSbx, cab.CompressedDictRolloutBuffer):
+    """`DictRolloutBuffer` in a fraction of the memory, read without copies."""

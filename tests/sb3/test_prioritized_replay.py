@@ -1,0 +1,397 @@
+"""Prioritized buffers draw what their priorities say, and hand out what SB3's own buffers hold there."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import stable_baselines3
+import torch
+from experience import DICT, SPACES, assert_same, play, seeded
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+from interruptions import SOURCES, Interruption
+from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
+
+import compressed_array_sb3 as cab
+from compressed_array.errors import PriorityError
+from compressed_array_sb3._picking import fields_of_steps
+
+ACTIONS = spaces.Discrete(6)
+VECTOR, STACKED = SPACES["vector"], SPACES["stacked"]
+KINDS: dict[str, tuple[Any, Any, Any, dict[str, Any]]] = {
+    "vector": (cab.CompressedPrioritizedReplayBuffer, ReplayBuffer, VECTOR, {}),
+    "stacked": (cab.CompressedPrioritizedReplayBuffer, ReplayBuffer, STACKED, {}),
+    "discrete": (cab.CompressedPrioritizedReplayBuffer, ReplayBuffer, SPACES["discrete"], {}),
+    "dict": (cab.CompressedPrioritizedDictReplayBuffer, DictReplayBuffer, DICT, {}),
+    "n-step vector": (cab.CompressedPrioritizedNStepReplayBuffer, NStepReplayBuffer, VECTOR, {"n_steps": 3}),
+    "n-step": (cab.CompressedPrioritizedNStepReplayBuffer, NStepReplayBuffer, STACKED, {"n_steps": 3, "gamma": 0.9}),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+with_envs = pytest.mark.parametrize("n_envs", [1, 4])
+
+
+def filled(buffer: Any, space: Any, steps: int, seed: int = 0) -> Any:
+    for step in play(space, ACTIONS, buffer.n_envs, steps, seed):
+        buffer.add(*step)
+    return buffer
+
+
+def vectors(rows: int = 20, n_envs: int = 1, steps: int | None = None, **options: Any) -> Any:
+    """A buffer of vectors, filled."""
+    made = cab.CompressedPrioritizedReplayBuffer(rows * n_envs, VECTOR, ACTIONS, "cpu", n_envs, **options)
+    return filled(made, VECTOR, rows if steps is None else steps)
+
+
+def numbers_of(buffer: Any) -> np.ndarray:
+    """The numbers of all transitions that it holds, by place."""
+    count = buffer.size() * buffer.n_envs
+    saved, buffer.alpha = buffer.alpha, 0
+    found = np.full(count, -1)
+    while (found < 0).any():
+        drawn = buffer.sample(200).indices
+        found[drawn % (buffer.buffer_size * buffer.n_envs)] = drawn
+    buffer.alpha = saved
+    return found
+
+
+def at(stock: Any, rows: np.ndarray, envs: np.ndarray) -> list[Any]:
+    """What SB3's buffer gives for transitions one by one, each as if it had that environment alone."""
+    found = []
+    whole = dict(vars(stock))
+    for row, env in zip(rows, envs, strict=True):
+        for name, value in whole.items():
+            if isinstance(value, dict) and name.endswith("observations"):
+                vars(stock)[name] = {key: part[:, env : env + 1] for key, part in value.items()}
+            elif isinstance(value, np.ndarray):
+                vars(stock)[name] = value[:, env : env + 1].copy()
+        stock.n_envs = 1
+        found.append(stock._get_samples(np.array([row])))
+        vars(stock).update(whole)
+    return found
+
+
+def row_of(part: Any, i: int) -> Any:
+    if isinstance(part, dict):
+        return {key: value[i : i + 1] for key, value in part.items()}
+    return None if part is None else part[i : i + 1]
+
+
+@every_kind
+@with_envs
+def test_without_alpha_samples_are_sb3s(kind: str, n_envs: int) -> None:
+    ours_class, stock_class, space, options = KINDS[kind]
+    args = (50 * n_envs, space, ACTIONS, "cpu", n_envs)
+    stock, ours = stock_class(*args, **options), ours_class(*args, **options, alpha=0)
+    for number, step in enumerate(play(space, ACTIONS, n_envs, 130)):
+        stock.add(*step)
+        ours.add(*step)
+        if number % 7 == 0:
+            for batch in (1, 33):
+                theirs = seeded(number, stock.sample, batch)
+                next_number = np.random.random()  # noqa: NPY002 - of SB3's generator
+                mine = seeded(number, ours.sample, batch)
+                assert np.random.random() == next_number  # noqa: NPY002 - likewise
+                assert_same(type(theirs)(*mine[:-2]), theirs)
+                assert_same(mine.weights, torch.ones(batch, 1))
+                ours.update_priorities(mine.indices, torch.randn(batch, 1))  # of which nothing follows
+
+
+@every_kind
+@with_envs
+@pytest.mark.parametrize("steps", [30, 130])
+def test_a_sample_is_what_sb3_holds_at_its_indices(kind: str, n_envs: int, steps: int) -> None:
+    ours_class, stock_class, space, options = KINDS[kind]
+    args = (50 * n_envs, space, ACTIONS, "cpu", n_envs)
+    stock = filled(stock_class(*args, **options), space, steps)
+    ours = filled(ours_class(*args, **options), space, steps)
+    for _ in range(3):
+        samples = ours.sample(40)
+        assert isinstance(samples, cab.PrioritizedReplayBufferSamples)
+        rows, envs = np.divmod(samples.indices % (50 * n_envs), n_envs)
+        for i, theirs in enumerate(at(stock, rows, envs)):
+            assert_same(type(theirs)(*(row_of(part, i) for part in samples[:-2])), theirs)
+        ours.update_priorities(samples.indices, np.random.default_rng(0).exponential(size=40))
+
+
+@with_envs
+def test_n_step_of_a_dict_is_that_of_each_key(n_envs: int) -> None:
+    options = {"n_steps": 3, "gamma": 0.9}
+    ours = cab.CompressedPrioritizedDictNStepReplayBuffer(50 * n_envs, DICT, ACTIONS, "cpu", n_envs, **options)
+    keys = {key: NStepReplayBuffer(50 * n_envs, DICT[key], ACTIONS, "cpu", n_envs, **options) for key in DICT}
+    for step in play(DICT, ACTIONS, n_envs, 130):
+        ours.add(*step)
+        for key, stock in keys.items():
+            stock.add(step.obs[key], step.next_obs[key], *step[2:])
+    samples = ours.sample(40)
+    rows, envs = np.divmod(samples.indices % (50 * n_envs), n_envs)
+    for key, stock in keys.items():
+        for i, theirs in enumerate(at(stock, rows, envs)):
+            assert_same(samples.observations[key][i : i + 1], theirs.observations)
+            assert_same(samples.next_observations[key][i : i + 1], theirs.next_observations)
+            assert_same(tuple(row_of(part, i) for part in samples[3:6]), tuple(theirs[3:6]))
+
+
+def misfit(counts: np.ndarray, shares: np.ndarray) -> float:
+    """By how many deviations the chi-square statistic exceeds what is to be expected."""
+    expected = shares / shares.sum() * counts.sum()
+    assert expected.min() > 5
+    chi_square, freedom = ((counts - expected) ** 2 / expected).sum(), len(counts) - 1
+    return (chi_square - freedom) / np.sqrt(2 * freedom)
+
+
+@with_envs
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_draws_are_in_proportion_to_priorities(alpha: float, n_envs: int) -> None:
+    buffer = vectors(24, n_envs, 40, alpha=alpha, epsilon=0.1)
+    errors = np.random.default_rng(1).exponential(size=24 * n_envs)
+    numbers = numbers_of(buffer)
+    buffer.update_priorities(numbers, errors)
+    drawn = np.concatenate([seeded(i, buffer.sample, 32).indices for i in range(800)])
+    counts = np.bincount(drawn % len(errors), minlength=len(errors))
+    assert misfit(counts, (errors + 0.1) ** alpha) < 4
+    assert misfit(counts, (errors + 0.1) ** (alpha + 0.2)) > 4  # else this would say nothing
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.4, 1.0, lambda remaining: 1 - remaining / 2])
+def test_weights_are_those_of_the_formula(beta: Any) -> None:
+    buffer = vectors(30, alpha=0.7, beta=beta, epsilon=0.01)
+    buffer.progress_remaining = 0.5
+    errors = np.random.default_rng(1).normal(size=30)
+    buffer.update_priorities(numbers_of(buffer), errors)
+    samples = buffer.sample(64)
+    shares = (abs(errors) + 0.01) ** 0.7
+    all_weights = (30 * shares / shares.sum()) ** -(beta(0.5) if callable(beta) else beta)
+    expected = (all_weights / all_weights.max())[samples.indices]
+    np.testing.assert_allclose(samples.weights.numpy(), expected[:, None].astype(np.float32), rtol=1e-6)
+    assert samples.weights.dtype == torch.float32
+    assert samples.weights.shape == (64, 1)
+
+
+class Plain:
+    """The oracle: what is in the rows of each environment, and its error, in lists."""
+
+    def __init__(self, rows: int, n_envs: int, alpha: float, epsilon: float) -> None:
+        self.size, self.n_envs, self.alpha, self.epsilon = rows * n_envs, n_envs, alpha, epsilon
+        self.held: dict[int, float] = {}
+        self.steps, self.largest = 0, 1.0
+
+    def add(self) -> None:
+        for number in range(self.steps * self.n_envs, (self.steps + 1) * self.n_envs):
+            self.held.pop(number - self.size, None)
+            self.held[number] = self.largest
+        self.steps += 1
+
+    def update(self, numbers: Any, errors: Any) -> None:
+        for number, error in zip(numbers, errors, strict=True):
+            if number in self.held:
+                self.held[number] = (abs(error) + self.epsilon) ** self.alpha
+                self.largest = max(self.largest, self.held[number])
+
+    def priorities(self) -> list[float]:
+        found = [0.0] * self.size
+        for number, priority in self.held.items():
+            found[number % self.size] = priority
+        return found
+
+
+@given(st.data())
+def test_any_course_of_events(data: st.DataObject) -> None:
+    rows, n_envs = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 3))
+    buffer, plain = vectors(rows, n_envs, 0, epsilon=0.25), Plain(rows, n_envs, 0.6, 0.25)
+    stream, kept = play(VECTOR, ACTIONS, n_envs, 10_000), list[Any]()
+    for what in data.draw(st.lists(st.sampled_from(["add", "sample", "answer", "save", "some"]), max_size=40)):
+        if what == "add":
+            buffer.add(*next(stream))
+            plain.add()
+        elif what == "sample" and plain.steps:
+            kept.append(buffer.sample(data.draw(st.integers(1, 5))).indices)
+            assert set(kept[-1]) <= plain.held.keys()
+        elif what in ("answer", "some") and kept:
+            numbers = kept[-1] if what == "answer" else np.concatenate(kept)
+            errors = data.draw(st.lists(st.floats(-9, 9), min_size=len(numbers), max_size=len(numbers)))
+            buffer.update_priorities(numbers, torch.tensor(errors, dtype=torch.float64)[:, None])
+            plain.update(numbers, errors)
+        elif what == "save":
+            buffer = pickle.loads(pickle.dumps(buffer))
+        np.testing.assert_allclose(buffer.priorities[np.arange(rows * n_envs)], plain.priorities(), rtol=1e-12)
+
+
+def test_what_was_written_over_is_left_out() -> None:
+    buffer = vectors(8)
+    samples = buffer.sample(8)
+    assert sorted(samples.indices) == list(range(8))  # stratified, and all alike
+    filled(buffer, VECTOR, 5, seed=1)
+    buffer.update_priorities(samples.indices, np.full(8, 100.0))
+    new, old = buffer.priorities[np.arange(5)], buffer.priorities[np.arange(5, 8)]
+    np.testing.assert_array_equal(new, 1)
+    np.testing.assert_allclose(old, 100**0.6, rtol=1e-6)
+    filled(buffer, VECTOR, 1, seed=2)
+    np.testing.assert_allclose(buffer.priorities[5], 100**0.6, rtol=1e-6)  # which is the largest, so the new one's too
+
+
+def test_numbers_go_on_after_a_reset() -> None:
+    buffer = vectors(8, n_envs=2)
+    before = buffer.sample(4).indices
+    buffer.reset()
+    assert (buffer.size(), buffer.priorities.total) == (0, 0)
+    with pytest.raises(cab.BufferEmptyError, match="learning_starts"):
+        buffer.sample(1)
+    filled(buffer, VECTOR, 3)
+    buffer.update_priorities(before, np.full(4, 9.0))
+    assert buffer.priorities.max == 1
+    assert not set(before) & set(buffer.sample(50).indices)
+
+
+@every_kind
+def test_a_buffer_of_sb3_becomes_one_in_which_all_is_alike(kind: str) -> None:
+    ours_class, stock_class, space, options = KINDS[kind]
+    for steps in (30, 130):
+        stock = filled(stock_class(200, space, ACTIONS, "cpu", 4, **options), space, steps)
+        ours = ours_class.from_buffer(stock, alpha=0.5)
+        assert (ours.pos, ours.full) == (stock.pos, stock.full)
+        np.testing.assert_array_equal(ours.priorities[np.arange(200)], np.arange(200) < 4 * stock.size())
+        filled(ours, space, 3, seed=1)
+        samples = ours.sample(64)
+        ours.update_priorities(samples.indices, np.ones(64))
+        assert (samples.indices % 200 < 4 * ours.size()).all()
+        ours.alpha = 0
+        filled(stock, space, 3, seed=1)
+        assert_same(type(seeded(1, stock.sample, 9))(*seeded(1, ours.sample, 9)[:-2]), seeded(1, stock.sample, 9))
+
+
+def test_a_saved_buffer_goes_on_as_the_other_does() -> None:
+    buffer = vectors(16, n_envs=2, steps=20, beta=0.7)
+    samples = buffer.sample(16)
+    buffer.update_priorities(samples.indices, np.arange(16))
+    again = pickle.load(io.BytesIO(pickle.dumps(buffer)))
+    for one in (buffer, again):
+        filled(one, VECTOR, 3, seed=5)
+    np.testing.assert_array_equal(again.priorities[np.arange(32)], buffer.priorities[np.arange(32)])
+    for seed in range(5):
+        mine, theirs = seeded(seed, again.sample, 12), seeded(seed, buffer.sample, 12)
+        np.testing.assert_array_equal(mine.indices, theirs.indices)
+        assert_same(tuple(mine[:-1]), tuple(theirs[:-1]))
+
+
+def test_a_step_that_is_refused_takes_no_transition_away() -> None:
+    buffer = vectors(8, steps=11)
+    before = buffer.priorities[np.arange(8)]
+    step = next(play(VECTOR, ACTIONS, 1, 1))
+    buffer.adds_unchecked = False
+    with pytest.raises(cab.ObservationError):
+        buffer.add(step.obs[:, :3], *step[1:])
+    np.testing.assert_array_equal(buffer.priorities[np.arange(8)], before)
+    buffer.add(*step)
+    assert buffer.sample(1).indices[0] in range(4, 12)
+
+
+@pytest.mark.parametrize(
+    ("indices", "errors", "error"),
+    [
+        ([0, 1], [1.0], PriorityError),
+        ([0, 1], [1.0, np.nan], PriorityError),
+        ([0, 1], [1.0, np.inf], PriorityError),
+        ([0, 8], [1.0, 1.0], IndexError),
+        ([-1, 0], [1.0, 1.0], IndexError),
+    ],
+)
+def test_errors_that_mean_nothing_change_nothing(indices: Any, errors: Any, error: type[Exception]) -> None:
+    buffer = vectors(8)
+    with pytest.raises(error):
+        buffer.update_priorities(np.array(indices), torch.tensor(errors))
+    np.testing.assert_array_equal(buffer.priorities[np.arange(8)], 1)
+    assert buffer._largest == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"alpha": -1}, {"alpha": np.nan}, {"epsilon": -1e-9}, {"beta": -0.1}, {"beta": lambda _: np.nan}]
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(cab.BufferOptionError):
+        vectors(8, **options)
+
+
+def test_indices_cannot_be_changed_by_mistake() -> None:
+    samples = vectors(8).sample(4)
+    with pytest.raises(ValueError, match="read-only"):
+        samples.indices[0] = 1
+
+
+def test_a_buffer_that_nobody_tells_anything_says_so() -> None:
+    buffer = vectors(8)
+    for _ in range(999):
+        buffer.sample(1)
+    with pytest.warns(cab.PrioritiesWarning, match="PrioritizedDQN"):
+        buffer.sample(1)
+    for _ in range(999):
+        buffer.sample(1)
+    buffer.update_priorities([0], [1.0])
+
+
+def test_what_belongs_to_steps_is_told_from_a_space_of_the_same_size() -> None:
+    space = spaces.Box(-1, 1, (7, 2), np.float32)
+    buffer = cab.CompressedPrioritizedReplayBuffer(14, space, ACTIONS, "cpu", 2)
+    fields = {"observations", "next_observations", "actions", "rewards", "dones", "timeouts"}
+    assert set(fields_of_steps(buffer)) == fields
+
+
+def test_the_tree_counts_as_memory() -> None:
+    plain = cab.CompressedReplayBuffer(1000, VECTOR, ACTIONS, "cpu")
+    buffer = cab.CompressedPrioritizedReplayBuffer(1000, VECTOR, ACTIONS, "cpu")
+    assert buffer.memory_usage().rest == plain.memory_usage().rest + buffer.priorities.nbytes
+
+
+def test_to_torch_still_copies() -> None:
+    buffer, array = vectors(8), np.zeros(3)
+    buffer.to_torch(array)[0] = 1
+    assert not array.any()
+
+
+@pytest.mark.parametrize("kind", ["vector", "stacked", "n-step", "dict"])
+def test_a_batch_is_nobody_elses_memory(kind: str) -> None:
+    ours_class, _, space, options = KINDS[kind]
+    buffer = filled(ours_class(50, space, ACTIONS, "cpu", 2, **options, alpha=0), space, 20)
+    first = seeded(0, buffer.sample, 16)
+    for part in (first.observations, first.next_observations, first.actions, first.rewards, first.dones):
+        for tensor in part.values() if isinstance(part, dict) else [part]:
+            tensor.zero_()
+    assert seeded(0, buffer.sample, 16).rewards.any()
+    again = filled(ours_class(50, space, ACTIONS, "cpu", 2, **options, alpha=0), space, 20)
+    assert_same(tuple(seeded(0, buffer.sample, 16)[:-1]), tuple(seeded(0, again.sample, 16)[:-1]))
+
+
+# All that Python may interrupt: the core's code, the adapter's and SB3's own between them.
+EVERYWHERE = (SOURCES, str(Path(cab.__file__).parent), str(Path(stable_baselines3.__file__).parent))
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_after_an_interrupt_in_a_step_all_that_sb3_counts_has_a_priority() -> None:
+    interrupts, steps = 0, endless()
+    for nth in range(1, 400):
+        buffer = filled(vectors(6, n_envs=2, steps=0), VECTOR, 4)
+        try:
+            with Interruption(nth, interrupt, sources=EVERYWHERE) as interruption:
+                buffer.add(*next(steps))
+        except KeyboardInterrupt:
+            interrupts += 1
+        buffer.add(*next(steps))
+        held = np.arange(12) < 2 * buffer.size()
+        np.testing.assert_array_equal(buffer.priorities[np.arange(12)], held, interruption.where)
+        assert (buffer.sample(12).indices % 12 < 2 * buffer.size()).all()
+        if interruption.left > 0:
+            break
+    assert interrupts > 5
+
+
+def endless() -> Iterator[Any]:
+    yield from play(VECTOR, ACTIONS, 2, 100_000)

@@ -1,0 +1,182 @@
+"""Training with compressed buffers ends at the JAX parameters that training with the stock ones ends at, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax_envs import bits, normalized_pucks, pendulum, pucks, stacked_pucks
+from sbx import DDPG, DQN, PPO, SAC, TD3, TQC, CrossQ
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import NStepReplayBuffer
+from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.utils import set_random_seed
+from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.her import HerReplayBuffer
+
+import compressed_array_sbx as cax
+from compressed_array import CompressedArray
+from compressed_array.torch import DeviceArray
+
+SEED = 3
+# Buffers are so small that they wrap while they are trained on, or are filled several times.
+REPLAY = {"buffer_size": 80, "learning_starts": 30, "batch_size": 8, "train_freq": 4, "gradient_steps": 2}
+NOISE = {"action_noise": NormalActionNoise(np.zeros(2), np.full(2, 0.1))}
+SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16]}}
+OPTIONS: dict[type[BaseAlgorithm], dict[str, Any]] = {
+    DQN: REPLAY | {"target_update_interval": 40},
+    SAC: REPLAY,
+    TQC: REPLAY,
+    CrossQ: REPLAY,
+    TD3: REPLAY | NOISE,
+    DDPG: REPLAY | NOISE,
+    PPO: {"n_steps": 24, "batch_size": 16, "n_epochs": 2},
+}
+
+
+@dataclass(frozen=True, eq=False)  # each is itself, which makes it a key of caches
+class Training:
+    """One training that can be run with the stock buffer and with ours.
+
+    :param stock: the stock buffer where it is not the algorithm's own choice
+    :param buffer: arguments for either buffer
+    :param codec: what only our buffer is given
+    """
+
+    algo: type[BaseAlgorithm]
+    env: Callable[[], VecEnv]
+    ours: type
+    policy: str = "MlpPolicy"
+    stock: type | None = None
+    steps: int = 160
+    options: dict[str, Any] = field(default_factory=dict)
+    buffer: dict[str, Any] = field(default_factory=dict)
+    codec: dict[str, Any] = field(default_factory=dict)
+
+    def model(self, compressed: bool, **changes: Any) -> Any:
+        set_random_seed(SEED)
+        kind = "rollout" if self.algo is PPO else "replay"
+        options = deepcopy(SMALL | OPTIONS[self.algo] | self.options | changes)
+        chosen = self.ours if compressed else self.stock
+        if chosen is not None:
+            options[f"{kind}_buffer_class"] = chosen
+            options[f"{kind}_buffer_kwargs"] = self.buffer | (self.codec if compressed else {})
+        env = self.env()
+        env.action_space.seed(SEED)  # what SB3 explores with before it learns
+        env.observation_space.seed(SEED)  # SBX makes a network by a sample of it
+        return self.algo(self.policy, env, seed=SEED, **options)
+
+    def trained(self, compressed: bool, **changes: Any) -> Any:
+        return self.model(compressed, **changes).learn(self.steps)
+
+
+def parameters(model: Any) -> dict[str, bytes]:
+    """Every number of the networks and of the optimizers, by its path, as bytes, in which 0 is not -0."""
+    states = {name: value for name, value in vars(model.policy).items() if name.endswith("_state")}
+    states |= {name: value for name, value in vars(model).items() if name.endswith("_state")}
+    assert states
+    found = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(states)}
+    assert all(np.isfinite(leaf).all() for leaf in found.values())
+    return {path: leaf.tobytes() for path, leaf in found.items()}
+
+
+@cache
+def untrained(training: Training) -> dict[str, bytes]:
+    return parameters(training.model(compressed=False))
+
+
+@cache
+def stock(training: Training) -> dict[str, bytes]:
+    return parameters(training.trained(compressed=False))
+
+
+def assert_same(ours: dict[str, bytes], theirs: dict[str, bytes], training: Training) -> None:
+    assert ours.keys() == theirs.keys()
+    assert [path for path in ours if ours[path] != theirs[path]] == []
+    assert any(ours[path] != before for path, before in untrained(training).items())
+
+
+def is_compressed(model: Any) -> bool:
+    obs = (model.rollout_buffer if isinstance(model, PPO) else model.replay_buffer).observations
+    parts = obs.values() if isinstance(obs, dict) else [obs]
+    return any(isinstance(part, (CompressedArray, DeviceArray)) for part in parts)
+
+
+def by_name(trainings: dict[str, Training]) -> Any:
+    return pytest.mark.parametrize("training", [pytest.param(value, id=name) for name, value in trainings.items()])
+
+
+DELTA = {"codec": "delta"}  # where observations are so small that they are left alone unless asked for
+N_STEP = {"n_steps": 3, "gamma": 0.9}
+GOALS = {"n_sampled_goal": 3, "goal_selection_strategy": "future"}
+MOVING = partial(pucks, "trace", continuous=True)
+SIMBA = {"policy": "SimbaPolicy"}
+TWO_KEYS, LONG_KEYS = ("trace", "place"), ("long", "place")
+
+REPLAYS = {
+    "dqn-images": Training(DQN, pucks, cax.CompressedReplayBuffer, "CnnPolicy"),
+    "dqn-stacks": Training(DQN, stacked_pucks, cax.CompressedReplayBuffer, "CnnPolicy"),
+    "dqn-vectors": Training(DQN, partial(pucks, "trace"), cax.CompressedReplayBuffer, codec=DELTA),
+    "dqn-n-step": Training(
+        DQN, pucks, cax.CompressedNStepReplayBuffer, "CnnPolicy", NStepReplayBuffer, buffer=N_STEP
+    ),
+    "sac": Training(SAC, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
+    "sac-plain": Training(SAC, pendulum, cax.CompressedReplayBuffer),
+    "sac-simba": Training(SAC, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
+    "sac-images": Training(SAC, partial(pucks, continuous=True), cax.CompressedReplayBuffer),
+    "sac-normalized": Training(SAC, normalized_pucks, cax.CompressedReplayBuffer, codec=DELTA),
+    "sac-n-step": Training(SAC, MOVING, cax.CompressedNStepReplayBuffer, "MlpPolicy", NStepReplayBuffer, buffer=N_STEP),
+    "sac-dict": Training(
+        SAC, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, "MultiInputPolicy"
+    ),
+    "sac-long-dict": Training(
+        SAC, partial(pucks, LONG_KEYS, continuous=True), cax.CompressedDictReplayBuffer, "MultiInputPolicy"
+    ),
+    "sac-normalized-dict": Training(
+        SAC, partial(normalized_pucks, TWO_KEYS), cax.CompressedDictReplayBuffer, "MultiInputPolicy"
+    ),
+    "sac-her": Training(
+        SAC, bits, cax.CompressedHerReplayBuffer, "MultiInputPolicy", HerReplayBuffer, buffer=GOALS, codec=DELTA
+    ),
+    "tqc": Training(TQC, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
+    "tqc-simba": Training(TQC, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
+    "tqc-dict": Training(
+        TQC, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, "MultiInputPolicy"
+    ),
+    "crossq": Training(CrossQ, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
+    "crossq-simba": Training(CrossQ, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
+    "td3": Training(TD3, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
+    "td3-dict": Training(
+        TD3, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, "MultiInputPolicy"
+    ),
+    "ddpg": Training(DDPG, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
+}
+ROLLOUTS = {
+    "ppo-images": Training(PPO, pucks, cax.CompressedRolloutBuffer, "CnnPolicy"),
+    "ppo-vectors": Training(PPO, MOVING, cax.CompressedRolloutBuffer, codec=DELTA),
+    "ppo-plain": Training(PPO, partial(pucks, "trace"), cax.CompressedRolloutBuffer),
+    "ppo-normalized": Training(PPO, normalized_pucks, cax.CompressedRolloutBuffer, codec=DELTA),
+}
+GPU = {
+    "dqn-gpu": Training(DQN, pucks, cax.GpuReplayBuffer, "CnnPolicy"),
+    "sac-gpu-dict": Training(
+        SAC, partial(pucks, LONG_KEYS, continuous=True), cax.GpuDictReplayBuffer, "MultiInputPolicy"
+    ),
+    "ppo-gpu": Training(PPO, pucks, cax.GpuRolloutBuffer, "CnnPolicy"),
+}
+PLAIN = ("sac-plain", "sac-n-step", "sac-dict", "sac-normalized-dict", "tqc-dict", "td3-dict", "ppo-plain")
+TRAININGS = REPLAYS | ROLLOUTS | GPU
+
+
+@by_name(TRAININGS)
+def test_same_parameters(training: Training) -> None:
+    mine = training.trained(compressed=True)
+    assert is_compressed(mine) != (training in [TRAININGS[name] for name in PLAIN])
+    assert_same(parameters(mine), stock(training), training)
