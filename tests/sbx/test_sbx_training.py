@@ -1,4 +1,4 @@
-"""Training with compressed buffers ends at the JAX parameters that training with the stock ones ends at, bit for bit."""
+"""Training with compressed buffers ends at the JAX parameters that training with stock ones ends at, bit for bit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import torch
 from jax_envs import bits, normalized_pucks, pendulum, pucks, stacked_pucks
 from sbx import DDPG, DQN, PPO, SAC, TD3, TQC, CrossQ
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.buffers import NStepReplayBuffer
+from stable_baselines3.common.buffers import NStepReplayBuffer, RolloutBuffer
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
@@ -76,6 +77,10 @@ class Training:
     def trained(self, compressed: bool, **changes: Any) -> Any:
         return self.model(compressed, **changes).learn(self.steps)
 
+    def is_plain(self) -> bool:
+        """Whether our buffer leaves these observations alone."""
+        return self in [TRAININGS[name] for name in PLAIN]
+
 
 def parameters(model: Any) -> dict[str, bytes]:
     """Every number of the networks and of the optimizers, by its path, as bytes, in which 0 is not -0."""
@@ -88,19 +93,18 @@ def parameters(model: Any) -> dict[str, bytes]:
 
 
 @cache
-def untrained(training: Training) -> dict[str, bytes]:
-    return parameters(training.model(compressed=False))
-
-
-@cache
 def stock(training: Training) -> dict[str, bytes]:
-    return parameters(training.trained(compressed=False))
+    """What the stock buffer comes to, which is not what it began with."""
+    model = training.model(compressed=False)
+    before = parameters(model)
+    after = parameters(model.learn(training.steps))
+    assert any(after[path] != before[path] for path in before)
+    return after
 
 
-def assert_same(ours: dict[str, bytes], theirs: dict[str, bytes], training: Training) -> None:
+def assert_same(ours: dict[str, bytes], theirs: dict[str, bytes]) -> None:
     assert ours.keys() == theirs.keys()
     assert [path for path in ours if ours[path] != theirs[path]] == []
-    assert any(ours[path] != before for path, before in untrained(training).items())
 
 
 def is_compressed(model: Any) -> bool:
@@ -117,66 +121,139 @@ DELTA = {"codec": "delta"}  # where observations are so small that they are left
 N_STEP = {"n_steps": 3, "gamma": 0.9}
 GOALS = {"n_sampled_goal": 3, "goal_selection_strategy": "future"}
 MOVING = partial(pucks, "trace", continuous=True)
-SIMBA = {"policy": "SimbaPolicy"}
+SIMBA, KEYS = {"policy": "SimbaPolicy"}, {"policy": "MultiInputPolicy"}
 TWO_KEYS, LONG_KEYS = ("trace", "place"), ("long", "place")
+
 
 REPLAYS = {
     "dqn-images": Training(DQN, pucks, cax.CompressedReplayBuffer, "CnnPolicy"),
-    "dqn-stacks": Training(DQN, stacked_pucks, cax.CompressedReplayBuffer, "CnnPolicy"),
-    "dqn-vectors": Training(DQN, partial(pucks, "trace"), cax.CompressedReplayBuffer, codec=DELTA),
-    "dqn-n-step": Training(
-        DQN, pucks, cax.CompressedNStepReplayBuffer, "CnnPolicy", NStepReplayBuffer, buffer=N_STEP
-    ),
-    "sac": Training(SAC, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
+    "dqn-n-step": Training(DQN, pucks, cax.CompressedNStepReplayBuffer, "CnnPolicy", NStepReplayBuffer, buffer=N_STEP),
     "sac-plain": Training(SAC, pendulum, cax.CompressedReplayBuffer),
     "sac-simba": Training(SAC, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
-    "sac-images": Training(SAC, partial(pucks, continuous=True), cax.CompressedReplayBuffer),
     "sac-normalized": Training(SAC, normalized_pucks, cax.CompressedReplayBuffer, codec=DELTA),
-    "sac-n-step": Training(SAC, MOVING, cax.CompressedNStepReplayBuffer, "MlpPolicy", NStepReplayBuffer, buffer=N_STEP),
-    "sac-dict": Training(
-        SAC, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, "MultiInputPolicy"
-    ),
-    "sac-long-dict": Training(
-        SAC, partial(pucks, LONG_KEYS, continuous=True), cax.CompressedDictReplayBuffer, "MultiInputPolicy"
-    ),
-    "sac-normalized-dict": Training(
-        SAC, partial(normalized_pucks, TWO_KEYS), cax.CompressedDictReplayBuffer, "MultiInputPolicy"
-    ),
+    "sac-dict": Training(SAC, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
+    "sac-long-dict": Training(SAC, partial(pucks, LONG_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
     "sac-her": Training(
-        SAC, bits, cax.CompressedHerReplayBuffer, "MultiInputPolicy", HerReplayBuffer, buffer=GOALS, codec=DELTA
+        SAC, bits, cax.CompressedHerReplayBuffer, **KEYS, stock=HerReplayBuffer, buffer=GOALS, codec=DELTA
     ),
     "tqc": Training(TQC, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
-    "tqc-simba": Training(TQC, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
-    "tqc-dict": Training(
-        TQC, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, "MultiInputPolicy"
-    ),
     "crossq": Training(CrossQ, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
-    "crossq-simba": Training(CrossQ, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
     "td3": Training(TD3, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
-    "td3-dict": Training(
-        TD3, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, "MultiInputPolicy"
-    ),
     "ddpg": Training(DDPG, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
 }
 ROLLOUTS = {
     "ppo-images": Training(PPO, pucks, cax.CompressedRolloutBuffer, "CnnPolicy"),
     "ppo-vectors": Training(PPO, MOVING, cax.CompressedRolloutBuffer, codec=DELTA),
-    "ppo-plain": Training(PPO, partial(pucks, "trace"), cax.CompressedRolloutBuffer),
     "ppo-normalized": Training(PPO, normalized_pucks, cax.CompressedRolloutBuffer, codec=DELTA),
 }
 GPU = {
     "dqn-gpu": Training(DQN, pucks, cax.GpuReplayBuffer, "CnnPolicy"),
-    "sac-gpu-dict": Training(
-        SAC, partial(pucks, LONG_KEYS, continuous=True), cax.GpuDictReplayBuffer, "MultiInputPolicy"
-    ),
+    "sac-gpu-dict": Training(SAC, partial(pucks, LONG_KEYS, continuous=True), cax.GpuDictReplayBuffer, **KEYS),
     "ppo-gpu": Training(PPO, pucks, cax.GpuRolloutBuffer, "CnnPolicy"),
 }
-PLAIN = ("sac-plain", "sac-n-step", "sac-dict", "sac-normalized-dict", "tqc-dict", "td3-dict", "ppo-plain")
-TRAININGS = REPLAYS | ROLLOUTS | GPU
+# The other ways in which algorithms, policies, buffers and observations go together. They take longest to compile.
+MORE = {
+    "dqn-stacks": Training(DQN, stacked_pucks, cax.CompressedReplayBuffer, "CnnPolicy"),
+    "dqn-vectors": Training(DQN, partial(pucks, "trace"), cax.CompressedReplayBuffer, codec=DELTA),
+    "sac-images": Training(SAC, partial(pucks, continuous=True), cax.CompressedReplayBuffer),
+    "sac-n-step": Training(SAC, MOVING, cax.CompressedNStepReplayBuffer, stock=NStepReplayBuffer, buffer=N_STEP),
+    "sac-normalized-dict": Training(SAC, partial(normalized_pucks, TWO_KEYS), cax.CompressedDictReplayBuffer, **KEYS),
+    "tqc-simba": Training(TQC, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
+    "tqc-dict": Training(TQC, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
+    "crossq-simba": Training(CrossQ, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
+    "crossq-dict": Training(CrossQ, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
+    "td3-dict": Training(TD3, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
+    "ppo-plain": Training(PPO, partial(pucks, "trace"), cax.CompressedRolloutBuffer),
+}
+PLAIN = (
+    "sac-plain",
+    "sac-n-step",
+    "sac-dict",
+    "sac-normalized-dict",
+    "tqc-dict",
+    "crossq-dict",
+    "td3-dict",
+    "ppo-plain",
+)
+TRAININGS = REPLAYS | ROLLOUTS | GPU | MORE
 
 
-@by_name(TRAININGS)
+@by_name(REPLAYS | ROLLOUTS | GPU)
 def test_same_parameters(training: Training) -> None:
     mine = training.trained(compressed=True)
-    assert is_compressed(mine) != (training in [TRAININGS[name] for name in PLAIN])
-    assert_same(parameters(mine), stock(training), training)
+    assert is_compressed(mine) != training.is_plain()
+    assert_same(parameters(mine), stock(training))
+
+
+@pytest.mark.slow
+@by_name(MORE)
+def test_same_parameters_elsewhere(training: Training) -> None:
+    test_same_parameters(training)
+
+
+@pytest.mark.slow
+@by_name({name: REPLAYS[name] for name in ("dqn-images", "sac-dict", "tqc")})
+def test_same_parameters_after_thousands_of_steps(training: Training) -> None:
+    test_same_parameters(replace(training, steps=4000, options={"buffer_size": 1500, "batch_size": 32}))
+
+
+@by_name({"dqn-images": REPLAYS["dqn-images"], "ppo-images": ROLLOUTS["ppo-images"]})
+def test_one_wrong_pixel_is_noticed(training: Training) -> None:
+    class Wrong(training.ours):
+        right = False
+
+        def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
+            samples = super()._get_samples(*args, **kwargs)
+            if not self.right:
+                samples.observations[0, 0, 0, 0] ^= 1
+                self.right = True
+            return samples
+
+    assert parameters(replace(training, ours=Wrong).trained(compressed=True)) != stock(training)
+
+
+# SB3 says so whenever HER's transitions are loaded; it is what new environments want.
+@pytest.mark.filterwarnings("ignore:The last trajectory in the replay buffer will be truncated:UserWarning")
+@by_name({name: REPLAYS[name] for name in ("dqn-images", "dqn-n-step", "sac-dict", "sac-her")})
+def test_replay_goes_on_after_a_load(training: Training, tmp_path: Path) -> None:
+    found = []
+    for compressed in (True, False):
+        model = training.trained(compressed)
+        model.save(tmp_path / "model.zip")
+        model.save_replay_buffer(tmp_path / "buffer.pkl")
+        loaded = continued(model, training, tmp_path)
+        found.append(parameters(loaded))
+        assert found[-1] != parameters(model)
+        assert loaded.replay_buffer.device == torch.device("cpu")
+        if compressed:
+            assert type(loaded.replay_buffer) is training.ours
+            assert is_compressed(loaded) != training.is_plain()
+    assert_same(*found)
+
+
+def continued(model: Any, training: Training, folder: Path) -> Any:
+    """What another process would do with the files of a training."""
+    set_random_seed(SEED)
+    env = training.env()
+    loaded = type(model).load(folder / "model.zip", env=env)
+    if not isinstance(model, PPO):
+        loaded.load_replay_buffer(folder / "buffer.pkl")
+    return loaded.learn(60, reset_num_timesteps=False)
+
+
+@by_name({"ppo-images": ROLLOUTS["ppo-images"]})
+def test_rollout_goes_on_after_a_load(training: Training, tmp_path: Path) -> None:
+    found = []
+    for compressed in (True, False):
+        model = training.trained(compressed)
+        model.save(tmp_path / "model.zip")
+        loaded = continued(model, training, tmp_path)
+        found.append(parameters(loaded))
+        assert type(loaded.rollout_buffer) is (training.ours if compressed else RolloutBuffer)
+    assert_same(*found)
+
+
+@by_name({name: REPLAYS[name] for name in ("dqn-images", "dqn-n-step")})  # of all algorithms only DQN has it
+def test_optimize_memory_usage_forgets_nothing(training: Training) -> None:
+    mine = training.trained(compressed=True, optimize_memory_usage=True)
+    assert_same(parameters(mine), stock(training))

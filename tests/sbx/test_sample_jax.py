@@ -1,0 +1,360 @@
+"""`sample_jax`: what the buffer holds, as JAX arrays of fixed shapes, the same with and without decoding ahead."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import torch
+from experience import DICT, SPACES, Step, play, seeded
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+from stable_baselines3.common.buffers import NStepReplayBuffer
+from stable_baselines3.common.envs import BitFlippingEnv
+from stable_baselines3.common.vec_env import DummyVecEnv
+from test_sbx_same import BOX, VECTORS
+
+import compressed_array_sbx as cax
+
+STACKED = SPACES["stacked"]
+CLASSES: dict[str, tuple[type, Any, dict[str, Any]]] = {
+    "images": (cax.CompressedReplayBuffer, STACKED, {}),
+    "vectors": (cax.CompressedReplayBuffer, SPACES["vector"], {}),
+    "dict": (cax.CompressedDictReplayBuffer, DICT, {}),
+    "joined dict": (cax.CompressedDictReplayBuffer, VECTORS, {}),
+    "n-step": (cax.CompressedNStepReplayBuffer, STACKED, {"n_steps": 3, "gamma": 0.9}),
+    "dict n-step": (cax.CompressedDictNStepReplayBuffer, DICT, {"n_steps": 3, "gamma": 0.9}),
+    "device": (cax.GpuReplayBuffer, STACKED, {"buffer_device": "cpu"}),
+    "device dict": (cax.GpuDictReplayBuffer, DICT, {"buffer_device": "cpu"}),
+}
+
+
+def made(kind: str, steps: int = 0, rows: int = 30, **options: Any) -> Any:
+    cls, space, more = CLASSES[kind]
+    buffer = cls(rows * 3, space, BOX, "cpu", 3, **more, **options)
+    buffer.rng = np.random.default_rng(0)
+    for step in play(space, BOX, 3, steps):
+        buffer.add(*step)
+    return buffer
+
+
+def leaves(batch: Any) -> dict[str, np.ndarray]:
+    paths = jax.tree_util.tree_leaves_with_path(batch)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in paths}
+
+
+def assert_same_batches(ours: Any, other: Any) -> None:
+    mine, theirs = leaves(ours), leaves(other)
+    assert mine.keys() == theirs.keys()
+    for name in mine:
+        assert (mine[name].dtype, mine[name].shape) == (theirs[name].dtype, theirs[name].shape)
+        assert mine[name].tobytes() == theirs[name].tobytes(), name
+
+
+def as_jax(array: Any) -> np.ndarray:
+    """A plain array in the dtype that JAX has for it."""
+    return np.asarray(array).astype(jax.dtypes.canonicalize_dtype(np.asarray(array).dtype))
+
+
+@pytest.mark.parametrize("steps", [20, 75])  # not full yet, and once round
+@pytest.mark.parametrize("kind", [kind for kind in CLASSES if "n-step" not in kind])
+def test_a_batch_is_transitions_of_the_buffer(kind: str, steps: int) -> None:
+    buffer, space = made(kind, steps), CLASSES[kind][1]
+    history = list(play(space, BOX, 3, steps))[-30:]
+    known = {(float(np.float32(s.reward[i])), i): s for s in history for i in range(3)}
+    batch = buffer.sample_jax(64)
+    assert type(batch) is cax.JaxReplaySamples
+    assert batch.rewards.shape == batch.dones.shape == (64,)
+    seen = set()
+    for at in range(64):
+        which = [key for key in known if key[0] == float(batch.rewards[at])]
+        assert len(which) == 1
+        step, i = known[which[0]], which[0][1]
+        seen.add((id(step), i))
+        assert_step(batch, at, step, i)
+    assert len(seen) > 20
+
+
+def assert_step(batch: Any, at: int, step: Step, i: int) -> None:
+    for ours, theirs in ((batch.observations, step.obs), (batch.next_observations, step.next_obs)):
+        for key in ours if isinstance(ours, dict) else [None]:
+            mine, true = (ours, theirs) if key is None else (ours[key], theirs[key])
+            assert np.array_equal(np.asarray(mine[at]).reshape(-1), as_jax(true[i]).reshape(-1))
+    assert np.array_equal(batch.actions[at], step.action[i].astype(np.float32))
+    assert bool(batch.dones[at]) == bool(step.done[i] and not step.infos[i]["TimeLimit.truncated"])
+
+
+@pytest.mark.parametrize("kind", ["n-step", "dict n-step"])
+@pytest.mark.parametrize("steps", [20, 75])
+def test_n_steps_are_sb3s(kind: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = made(kind, steps)
+    ring, positions = buffer._drawing.ring, []
+    draw = type(ring).draw
+    monkeypatch.setattr(type(ring), "draw", lambda self, words: positions.append(draw(self, words)) or positions[-1])
+    batch = buffer.sample_jax(200)
+    rows, envs = divmod(positions[0], 3)
+    monkeypatch.setattr(np.random, "randint", lambda *args, **kwargs: envs)  # by which SB3 chooses environments
+    samples = NStepReplayBuffer._get_samples(buffer, rows)
+    for mine, theirs in ((batch.observations, samples[0]), (batch.next_observations, samples[2])):
+        for key in mine if isinstance(mine, dict) else [...]:
+            ours, stock = (mine, theirs) if key is ... else (mine[key], theirs[key])
+            assert np.array_equal(ours, as_jax(stock.numpy()))
+    assert np.array_equal(batch.dones, samples.dones.numpy().reshape(-1))
+    assert np.array_equal(batch.discounts, samples.discounts.numpy().reshape(-1))
+    np.testing.assert_allclose(batch.rewards, samples.rewards.numpy().reshape(-1), rtol=1e-5, atol=1e-6)
+
+
+def test_goals_are_those_of_sample() -> None:
+    env = DummyVecEnv([lambda: BitFlippingEnv(n_bits=5, continuous=True, max_steps=6)])
+    buffer = cax.CompressedHerReplayBuffer(100, env.observation_space, env.action_space, env, "cpu")
+    obs, rng = env.reset(), np.random.default_rng(0)
+    for _ in range(40):
+        action = rng.normal(size=(1, 5))
+        after, *rest = env.step(action)
+        buffer.add(dict(obs), dict(after), action, *rest)
+        obs = after
+    batch, samples = seeded(3, buffer.sample_jax, 50), seeded(3, buffer.sample, 50)
+    for key in samples.observations:
+        assert np.array_equal(batch.observations[key], samples.observations[key].numpy())
+        assert np.array_equal(batch.next_observations[key], samples.next_observations[key].numpy())
+    assert np.array_equal(batch.rewards, samples.rewards.numpy().reshape(-1))
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("alpha", [None, 0.6])
+def test_ahead_or_not_is_the_same(kind: str, alpha: float | None) -> None:
+    ahead, plain = made(kind, 10, alpha=alpha), made(kind, 10, alpha=alpha)
+    rng = np.random.default_rng(5)
+    for number, step in enumerate(play(CLASSES[kind][1], BOX, 3, 60, seed=1)):
+        for buffer in (ahead, plain):
+            buffer.add(*step)
+        for _ in range(number % 3):
+            size = 16 if number % 11 else 7
+            batches = ahead.sample_jax(size, prefetch=number % 5 > 0), plain.sample_jax(size)
+            assert_same_batches(*batches)
+            if alpha is not None and number % 4:
+                errors = rng.normal(size=size)
+                for buffer, batch in zip((ahead, plain), batches, strict=True):
+                    buffer.update_priorities(batch.indices, errors)
+
+
+def test_what_was_decoded_ahead_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = made("images", 40)  # full
+    buffer.sample_jax(500, prefetch=True)
+    buffer._ahead._thread.join()
+    reads = []
+    read = buffer._ahead._read
+    monkeypatch.setattr(buffer._ahead, "_read", lambda *numbers: reads.append(len(numbers[0])) or read(*numbers))
+    for step in play(STACKED, BOX, 3, 1, seed=1):
+        buffer.add(*step)
+    buffer.sample_jax(500)
+    assert len(reads) == 1
+    assert 0 < reads[0] < 60  # one row in thirty was written over
+
+
+def test_a_reset_forgets_what_was_decoded_ahead() -> None:
+    ahead, plain = made("images", 40), made("images", 40)
+    ahead.sample_jax(50, prefetch=True), plain.sample_jax(50)
+    for buffer in (ahead, plain):
+        buffer.reset()
+        with pytest.raises(cax.BufferEmptyError):
+            buffer.sample_jax(50)
+        for step in play(STACKED, BOX, 3, 9, seed=2):
+            buffer.add(*step)
+    assert_same_batches(ahead.sample_jax(50), plain.sample_jax(50))
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize("kind", CLASSES)
+def test_nothing_is_compiled_twice(kind: str, prefetch: bool) -> None:
+    buffer = made(kind, 5, alpha=0.6)
+
+    @jax.jit
+    def update(batch: Any) -> Any:
+        return sum(leaf.astype(np.float32).sum() for leaf in jax.tree.leaves(batch))
+
+    for step in play(CLASSES[kind][1], BOX, 3, 40, seed=1):
+        buffer.add(*step)
+        assert np.isfinite(update(buffer.sample_jax(16, prefetch=prefetch)))
+    assert update._cache_size() == 1
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_all_leaves_are_of_jax(kind: str) -> None:
+    batch = made(kind, 20, alpha=0.5).sample_jax(8)
+    for name, leaf in batch._asdict().items():
+        parts = leaf.values() if isinstance(leaf, dict) else [leaf]
+        if leaf is not None and name != "indices":
+            assert all(isinstance(part, jax.Array) for part in parts)
+    assert type(batch.indices) is np.ndarray
+
+
+def test_batches_stay_what_they_are() -> None:
+    buffer = made("images", 40)
+    batches = [buffer.sample_jax(50, prefetch=True) for _ in range(6)]
+    copies = [jax.tree.map(np.array, batch) for batch in batches]
+    for step in play(STACKED, BOX, 3, 40, seed=1):
+        buffer.add(*step)
+        buffer.sample_jax(50, prefetch=True)
+    for batch, copy in zip(batches, copies, strict=True):
+        assert_same_batches(batch, copy)
+
+
+def test_draws_are_uniform() -> None:
+    buffer = made("vectors", 40)
+    count = np.bincount(np.concatenate([drawn(buffer, 900) for _ in range(50)]), minlength=90)
+    expected = 50 * 900 / 90
+    assert ((count - expected) ** 2 / expected).sum() < 150  # chi-square of 89 degrees: once in ten thousand seeds
+
+
+def drawn(buffer: Any, size: int) -> np.ndarray:
+    buffer._count()
+    return buffer._drawing.draw(buffer._words(size)[0])
+
+
+def test_draws_follow_priorities() -> None:
+    buffer = made("vectors", 40, alpha=1.0, epsilon=0.0)
+    first = buffer._drawing.ring.oldest * 3
+    buffer.update_priorities(np.arange(first, first + 90), np.arange(90))
+    count = np.bincount(np.concatenate([drawn(buffer, 900) for _ in range(50)]), minlength=90)
+    expected = buffer.priorities[np.arange(90)] / buffer.priorities.total * 45000
+    assert not count[expected == 0].any()
+    there = expected > 0
+    assert ((count - expected)[there] ** 2 / expected[there]).sum() < 150
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
+def test_weights_correct_for_priorities(beta: float) -> None:
+    buffer = made("vectors", 40, alpha=0.7, beta=beta)
+    numbers = np.arange(30, 120)
+    errors = np.random.default_rng(0).normal(size=90)
+    buffer.update_priorities(numbers, jax.numpy.asarray(errors))
+    batch = buffer.sample_jax(200)
+    priorities = (np.abs(np.float32(errors)) + 1e-6) ** 0.7
+    chances = priorities / priorities.sum()
+    weights = (90 * chances) ** -beta
+    np.testing.assert_allclose(batch.weights, (weights / weights.max())[batch.indices - 30], rtol=1e-4)
+    assert_same_batches(buffer.sample_jax(9, beta=0.0).weights, np.ones(9, np.float32))
+
+
+def test_new_transitions_have_the_largest_priority() -> None:
+    buffer = made("vectors", 20, alpha=1.0, epsilon=0.0)
+    assert (buffer.priorities[np.arange(60)] == 1).all()
+    buffer.update_priorities(np.arange(3), [5.0, 0.5, 2.0])
+    for step in play(SPACES["vector"], BOX, 3, 1, seed=1):
+        buffer.add(*step)
+    assert (buffer.priorities[np.arange(60, 63)] == 5).all()
+    assert buffer.priorities[0] == 5
+
+
+def test_errors_of_what_was_written_over_are_left_out() -> None:
+    buffer = made("vectors", 30, alpha=1.0)
+    indices = buffer.sample_jax(90).indices
+    for step in play(SPACES["vector"], BOX, 3, 30, seed=1):
+        buffer.add(*step)
+    before = buffer.priorities[np.arange(90)]
+    buffer.update_priorities(indices, np.full(90, 99.0))
+    assert np.array_equal(buffer.priorities[np.arange(90)], before)
+
+
+@given(st.data())
+def test_any_order_of_steps_and_samples(data: st.DataObject) -> None:
+    alpha = data.draw(st.sampled_from([None, 0.6]))
+    ahead, plain = (made("vectors", 1, rows=5, alpha=alpha, codec="delta") for _ in range(2))
+    stream = play(SPACES["vector"], BOX, 3, 1000, seed=2)
+    for action in data.draw(st.lists(st.sampled_from(["add", "sample", "other size", "round", "load"]), max_size=15)):
+        if action in ("add", "round"):
+            for _ in range(1 if action == "add" else 5):
+                step = next(stream)
+                ahead.add(*step)
+                plain.add(*step)
+        elif action == "load":
+            ahead = pickle.loads(pickle.dumps(ahead))
+        else:
+            size = 8 if action == "sample" else 3
+            assert_same_batches(ahead.sample_jax(size, prefetch=True), plain.sample_jax(size))
+
+
+def test_the_seed_of_sb3_decides() -> None:
+    batches = []
+    for seed in (1, 1, 2):
+        buffer = made("vectors", 20)
+        buffer.rng = None
+        batches.append(seeded(seed, buffer.sample_jax, 30))
+    assert_same_batches(batches[0], batches[1])
+    assert leaves(batches[0])[".rewards"].tobytes() != leaves(batches[2])[".rewards"].tobytes()
+
+
+def test_a_converted_buffer_can_be_drawn_from() -> None:
+    from stable_baselines3.common.buffers import ReplayBuffer
+
+    stock = ReplayBuffer(90, STACKED, BOX, "cpu", 3)
+    for step in play(STACKED, BOX, 3, 75):
+        stock.add(*step)
+    buffer = cax.CompressedReplayBuffer.from_buffer(stock, alpha=0.6)
+    buffer.rng = np.random.default_rng(0)
+    batch = buffer.sample_jax(40)
+    assert np.isin(np.asarray(batch.rewards), stock.rewards).all()
+    assert (np.asarray(batch.weights) == 1).all()
+    buffer.add(*next(play(STACKED, BOX, 3, 1)))
+    assert buffer.priorities.total == 90
+
+
+@pytest.mark.parametrize("options", [{"normalize_images": True}, {"output_dtype": "float"}], ids=str)
+def test_images_as_floats(options: dict[str, Any]) -> None:
+    floats, raw = made("images", 20, **options), made("images", 20)
+    batch, plain = floats.sample_jax(16), raw.sample_jax(16)
+    divided = 255 if "normalize_images" in options else 1
+    assert batch.observations.dtype == np.float32
+    assert np.array_equal(batch.observations, np.asarray(plain.observations, np.float32) / divided)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda b: b.sample_jax(8, beta=0.4), cax.BufferOptionError),
+        (lambda b: b.update_priorities([0], [1.0]), cax.BufferOptionError),
+        (lambda b: made("vectors", alpha=-1.0), cax.BufferOptionError),
+        (lambda b: made("vectors", epsilon=-1.0), cax.BufferOptionError),
+        (lambda b: made("vectors").sample_jax(8), cax.BufferEmptyError),
+        (lambda b: made("vectors", 9, alpha=1.0).update_priorities([0, 1], [1.0]), ValueError),
+    ],
+)
+def test_what_makes_no_sense_raises(call: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        call(made("vectors", 9))
+
+
+def test_discrete_spaces_and_devices() -> None:
+    buffer = cax.CompressedReplayBuffer(60, spaces.Discrete(9), spaces.Discrete(4), "cpu", 3)
+    for step in play(spaces.Discrete(9), spaces.Discrete(4), 3, 20):
+        buffer.add(*step)
+    batch = buffer.sample_jax(10, device=jax.devices()[0])
+    assert batch.observations.shape == batch.actions.shape == (10, 1)
+    assert batch.observations.devices() == {jax.devices()[0]}
+
+
+def test_importing_the_package_does_not_import_jax() -> None:
+    code = (
+        "import sys, numpy as np, compressed_array_sbx as cax; from gymnasium import spaces\n"
+        "buffer = cax.CompressedReplayBuffer(9, spaces.Box(-1, 1, (3,)), spaces.Discrete(2), 'cpu')\n"
+        "one = np.zeros((1, 3), np.float32); none = np.zeros(1)\n"
+        "buffer.add(one, one, none, none, none, [{}])\n"
+        "buffer.sample(4)\n"
+        "assert not {'jax', 'sbx', 'flax'} & set(sys.modules)\n"
+        "batch = buffer.sample_jax(4)\n"
+        "assert 'jax' in sys.modules and batch.observations.shape == (4, 3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_tensor_is_left_on_the_way() -> None:
+    batch = made("device dict", 20).sample_jax(8)
+    assert not any(isinstance(leaf, torch.Tensor) for leaf in jax.tree.leaves(batch))
