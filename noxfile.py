@@ -19,7 +19,7 @@ nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint", "types", "tests"]
 
 ROOT = Path(__file__).parent
-CORE, SB3, TORCH = "packages/compressed-array", "adapters/sb3", "adapters/torch"
+CORE, SB3, SBX, TORCH = "packages/compressed-array", "adapters/sb3", "adapters/sbx", "adapters/torch"
 ATARI = ("gymnasium", "ale-py", "opencv-python-headless")
 # What `bench` compares buffers with, the games that it plays, and what draws the result.
 PEERS = ("stable-baselines3", "sb3-extra-buffers", "zstd", "torchrl", "tensordict", "cpprb", "numcodecs")
@@ -38,6 +38,7 @@ TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tests/sb3", "tests/torch/test_torch_examples.py"),
         ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH),
     ),
+    "sbx": (("tests/sbx",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari]", "-e", SBX)),
     "torch": (("tests/torch",), ("-e", f"{CORE}[fast,testing]", "-e", f"{TORCH}[torchrl]")),
 }
 
@@ -58,6 +59,15 @@ obs = np.full((2, 4, 84, 84), 7, np.uint8)
 buffer.add(obs, obs, np.zeros(2), np.zeros(2), np.zeros(2), [{}, {}])
 assert (buffer.sample(4).observations == 7).all()
 print(cab.__version__, buffer)
+""",
+    SBX: """
+import numpy as np, compressed_array_sbx as cax
+from gymnasium import spaces
+buffer = cax.CompressedReplayBuffer(100, spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(2), n_envs=2)
+obs = np.full((2, 4, 84, 84), 7, np.uint8)
+buffer.add(obs, obs, np.zeros(2), np.zeros(2), np.zeros(2), [{}, {}])
+assert (buffer.sample_jax(4).observations == 7).all()
+print(cax.__version__, buffer)
 """,
     TORCH: """
 import torch, compressed_array_torch as cat
@@ -96,7 +106,8 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Strict types in all that is shipped."""
-    install(session, "mypy", "nox", "-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH)
+    adapters = ("-e", f"{SB3}[atari,contrib,progress]", "-e", SBX, "-e", TORCH)
+    install(session, "mypy", "nox", "-e", f"{CORE}[fast,testing]", *adapters)
     sources = [*ROOT.glob("packages/*/src"), *ROOT.glob("adapters/*/src")]
     session.run("mypy", "noxfile.py", *sorted(str(src.relative_to(ROOT)) for src in sources))
 
@@ -113,7 +124,8 @@ def tests(session: nox.Session, env: str) -> None:
 @nox.session(default=False)
 def quick(session: nox.Session) -> None:
     """Style, and the tests that take no time, in two minutes: for while one works on something."""
-    install(session, "ruff", "-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH)
+    adapters = ("-e", f"{SB3}[atari,contrib,progress]", "-e", SBX, "-e", TORCH)
+    install(session, "ruff", "-e", f"{CORE}[fast,testing]", *adapters)
     session.run("ruff", "check", ".")
     run_tests(session, "tests", "-m", "not slow and not long", profile="quick")
 
@@ -150,7 +162,7 @@ def bench(session: nox.Session) -> None:
     """The benchmarks named after `--`, or all of them."""
     every = sorted(file.stem for file in ROOT.glob("benchmarks/*.py") if not file.stem.startswith("_"))
     names = session.posargs or every
-    more = ("-e", SB3, "-e", TORCH, *PEERS, *GAMES) if set(names) - {"array"} else ()
+    more = ("-e", SB3, "-e", SBX, "-e", TORCH, *PEERS, *GAMES) if set(names) - {"array"} else ()
     install(session, "-e", f"{CORE}[fast]", *ATARI, *more)
     if "torch" in names:
         # Alone: it asks for older releases than are pinned here (pandas, virtualenv), and of all of it only one module

@@ -14,6 +14,7 @@ from sbx import DQN, PPO, SAC, TQC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import FakeImageEnv
 from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.logger import configure
 
 import compressed_array_sbx as cax
 
@@ -152,10 +153,11 @@ def test_a_stock_file_becomes_a_compressed_buffer(tmp_path: Path) -> None:
     assert np.array_equal(model.replay_buffer.observations, stock.replay_buffer.observations)
 
 
-def test_a_callback_records_what_is_held() -> None:
+def test_a_callback_records_what_is_held(tmp_path: Path) -> None:
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=16, n_epochs=1, **small(), **ROLLOUT)
-    model.learn(64, callback=cax.BufferStatsCallback(), log_interval=None)  # or the logger forgets it
-    assert any(name.startswith("buffer/") for name in model.logger.name_to_value)
+    model.set_logger(configure(str(tmp_path), ["csv"]))
+    model.learn(64, callback=cax.BufferStatsCallback())
+    assert "buffer/stored_mb" in (tmp_path / "progress.csv").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""The code in the document runs, the example says what it claims, and the names are those that are promised."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import compressed_array_sb3 as cab
+import compressed_array_sbx as cax
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "adapters/sbx/README.md").read_text(), re.DOTALL)
+# What SBX imports warns of things that JAX is about to take back.
+QUIET = ("-W", "error", "-W", "ignore::DeprecationWarning")
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_the_code_in_the_document_runs(block: str, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, *QUIET, "-c", block], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_there_is_code() -> None:
+    assert len(BLOCKS) == 2
+
+
+@pytest.mark.slow
+def test_the_example_runs() -> None:
+    command = [sys.executable, *QUIET, "-m", "examples.train_sbx", "--smoke"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "x smaller" in done.stdout
+
+
+def test_every_buffer_of_the_sb3_adapter_has_its_namesake() -> None:
+    names = [name for name in dir(cax) if name.endswith("Buffer")]
+    assert sorted(names) == [
+        "CompressedDictNStepReplayBuffer",
+        "CompressedDictReplayBuffer",
+        "CompressedDictRolloutBuffer",
+        "CompressedHerReplayBuffer",
+        "CompressedNStepReplayBuffer",
+        "CompressedReplayBuffer",
+        "CompressedRolloutBuffer",
+        "GpuDictReplayBuffer",
+        "GpuDictRolloutBuffer",
+        "GpuReplayBuffer",
+        "GpuRolloutBuffer",
+    ]
+    for name in names:
+        assert issubclass(getattr(cax, name), getattr(cab, name))
+        assert name in cax.__all__
+
+
+def test_all_names_are_there() -> None:
+    assert all(hasattr(cax, name) for name in cax.__all__)
+    assert cax.__all__ == sorted(cax.__all__)
