@@ -18,6 +18,8 @@ OF_ADAPTERS = (
     "torch_r2d2_memory.py",
     "torch_sac.py",
     "train_gpu_replay.py",
+    "train_prioritized.py",
+    "train_sbx.py",
 )
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("[!_]*.py") if path.name not in OF_ADAPTERS)
 DOCUMENTS = [ROOT / "README.md", ROOT / "packages/compressed-array/README.md"]

@@ -49,19 +49,24 @@ def fields_of_steps(buffer: BaseBuffer) -> tuple[str, ...]:
 def twin_of(buffer: B, fields: Iterable[str], envs: Envs | None, **others: Any) -> B:
     """A buffer with the same arrays, in whose `fields` row `i` of a batch is that of environment `envs[i]`.
 
-    :param envs: None where there is but one
+    :param envs: None if the twin is to have one environment with the rows of all, those of a step one after the other:
+        for plain arrays, and for SB3's buffers that take what belongs to a row from no other row
     :param others: what else the twin has otherwise
     """
     twin = object.__new__(type(buffer))
     own = twin.__dict__
     own.update(vars(buffer))
     own.update(others)
-    if envs is not None:
+    if buffer.n_envs > 1:
         twin.n_envs = 1
         for name in fields:
             value = own[name]
             if isinstance(value, dict):
-                own[name] = type(value)({key: Picked(part, envs) for key, part in value.items()})
+                own[name] = type(value)({key: _of_one(part, envs) for key, part in value.items()})
             else:
-                own[name] = Picked(value, envs)
+                own[name] = _of_one(value, envs)
     return twin
+
+
+def _of_one(array: Any, envs: Envs | None) -> Any:
+    return array.reshape(-1, 1, *array.shape[2:]) if envs is None else Picked(array, envs)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from stable_baselines3.common.buffers import BaseBuffer
+from stable_baselines3.common.buffers import BaseBuffer, NStepReplayBuffer
 
 from compressed_array.errors import PriorityError
 from compressed_array.sampling import PriorityTree, Ring
@@ -146,7 +146,7 @@ class PrioritizedReplay(CompressedReplay):
         numbers = self._ring.number_at(places)
         numbers.flags.writeable = False  # so that they are known again: nobody can have changed them
         self._last = numbers, places, self._ring.steps
-        made = PrioritizedReplayBufferSamples(**samples._asdict(), weights=column, indices=numbers)
+        made = PrioritizedReplayBufferSamples(*samples, weights=column, indices=numbers)  # type: ignore[misc]  # of six
         self._unanswered += 1
         if self._unanswered == WARN_AFTER and self.alpha:
             self._warn()
@@ -168,7 +168,7 @@ class PrioritizedReplay(CompressedReplay):
             places, errors = self._ring.positions(numbers[is_held]), errors[is_held]
         priorities = (np.abs(errors, dtype=np.float64) + self.epsilon) ** self.alpha
         self._tree.update(places, priorities)
-        self._largest = max(self._largest, priorities.max(initial=0.0).item())
+        self._largest = max(self._largest, float(np.maximum.reduce(priorities, initial=0.0)))
         self._unanswered = 0
 
     def memory_usage(self) -> MemoryUsage:
@@ -183,8 +183,8 @@ class PrioritizedReplay(CompressedReplay):
         return rows * self.n_envs + np.random.randint(0, self.n_envs, size=batch_size)  # noqa: NPY002 - likewise
 
     def _rows(self, places: Ints) -> tuple[Ints, Ints | None]:
-        """The rows of places, and their environments where there are several."""
-        if self.n_envs == 1:
+        """The rows of places and their environments, or rows of all environments one after the other."""
+        if self.n_envs == 1 or (self.is_plain and not isinstance(self, NStepReplayBuffer)):
             return places, None
         rows = places // self.n_envs
         return rows, places - rows * self.n_envs
