@@ -4,8 +4,8 @@
 
 Times are ratios to the stock buffer in the same process, in turns. SB3 copies every array by torch, with as many
 threads as torch takes, so they are taken with one as well. `!` marks those taken while others kept the machine busy; a
-missed target is said and not raised. `results/sbx.csv` is written if nothing is marked. With a name, only the wall clock
-of that algorithm is taken.
+missed target is said and not raised. `results/sbx.csv` is written if nothing is marked. With a name, only the wall
+clock of that algorithm is taken.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ def to_jax(value: Any, device: Any = None) -> Any:
     if isinstance(value, dict):
         return {key: to_jax(part, device) for key, part in value.items()}
     if isinstance(value, torch.Tensor):
+        if value.device.type != "cpu" and jax.default_backend() == "cpu":  # torch was installed for a GPU, JAX was not
+            value = value.cpu()
         value = jax.dlpack.from_dlpack(value.contiguous())
         return value if device is None else jax.device_put(value, device)
     return jax.device_put(value, device)
