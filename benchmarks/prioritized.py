@@ -95,7 +95,7 @@ def measured(name: str) -> dict[str, Any]:
         both = (partial(seconds, partial(way, batch), times) for way in (ours.by_priority, ours.uniform))
         found[f"sample and update {batch}"] = in_turns(*both, READ_ROUNDS)
     steps = learner(PrioritizedDQN, ours.buffer), learner(DQN, plain.buffer)
-    found["gradient step"] = in_turns(*(partial(seconds, step, 10) for step in steps), WRITE_ROUNDS)
+    found["gradient step"] = in_turns(*(partial(seconds, step, 3) for step in steps), WRITE_ROUNDS)
     return found
 
 

@@ -141,7 +141,9 @@ class PrioritizedReplay(CompressedReplay):
         twin = twin_of(self, self._fields, envs, _pairs=self._pairs, to_torch=self._taking_over())
         samples = twin._get_samples(rows, env=env)
         # (N * P)^-beta over its largest value, that of the least priority, comes to this.
-        weights = (self._tree[places] / self._tree.min) ** -self.current_beta
+        weights = self._tree[places]
+        weights /= self._tree.min
+        weights **= -self.current_beta
         column = torch.from_numpy(weights.astype(np.float32)[:, None]).to(self.device)
         numbers = self._ring.number_at(places)
         numbers.flags.writeable = False  # so that they are known again: nobody can have changed them
@@ -166,7 +168,9 @@ class PrioritizedReplay(CompressedReplay):
         if numbers is not known or steps != self._ring.steps:
             is_held = self._held(numbers)
             places, errors = self._ring.positions(numbers[is_held]), errors[is_held]
-        priorities = (np.abs(errors, dtype=np.float64) + self.epsilon) ** self.alpha
+        priorities = np.abs(errors, dtype=np.float64)
+        priorities += self.epsilon
+        priorities **= self.alpha
         self._tree.update(places, priorities)
         self._largest = max(self._largest, float(np.maximum.reduce(priorities, initial=0.0)))
         self._unanswered = 0
