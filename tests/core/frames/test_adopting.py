@@ -16,7 +16,7 @@ from interruptions import Interruption
 from streams import FRAME_CODECS, Screens, Stacked, check_store, frames_stored, pair
 
 import compressed_array as ca
-from compressed_array import _adoption, _frame_native, _heap, _state, _transfer
+from compressed_array import _adoption, _frame_native, _heap, _kernels, _state, _transfer
 from compressed_array._framestore import FrameStore
 from compressed_array._groups import ADDRESS_MASK, FREE
 from compressed_array._heap import OFFSET_BITS
@@ -31,6 +31,7 @@ SHAPES = [(4, (1, 20, 20), 0), (1, (20, 20), 0), (3, (17, 17, 1), 2), (4, (1, 6,
 @pytest.fixture(params=ENGINES, ids=["native" if native else "numpy" for native in ENGINES])
 def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.param and ca.has_numba():
+        _kernels.native("_frame_kernels")  # or a store would ask again and again whether there are kernels after all
         monkeypatch.setattr(_frame_native, "is_usable", lambda frames: False)
 
 
