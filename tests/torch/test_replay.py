@@ -407,7 +407,12 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(codec: Any) ->
     ]
     if codec is None:
         pair = state["storage"]["items"]["observations"]
-        for lie in ({"where": pair["where"] + 10**6}, {"where": pair["where"] - 10**6}, {"turn": 99}, {"last_row": -2}):
+        for lie in (
+            {"first": pair["first"] + 10**6},
+            {"second": pair["second"] - 10**6},
+            {"turn": 99},
+            {"last_row": -2},
+        ):
             others.append(state | {"storage": state["storage"] | {"items": {"observations": pair | lie}}})
     else:
         flipped = state["storage"]["items"]["observations"].clone()

@@ -59,7 +59,7 @@ class DensePair:
 
     There is a row of items more than of steps, for the last next observation. When a step comes whose observation
     differs from what is there, as after the end of an episode, what is there moves behind the rows, to a slot of its
-    own. `_where` says for each step where its two items are.
+    own. `_first` and `_second` say for each step where its two items are.
     """
 
     def __init__(self, kind: Kind, rows: int, device: torch.device, delivery: Delivery) -> None:
@@ -68,7 +68,7 @@ class DensePair:
         lanes, count = kind.lanes, (rows + 1) * kind.lanes
         self._first_slot = count
         index = torch.int32 if 2 * count < 2**31 else torch.int64
-        self._where = zeros((rows * lanes, 2), index, device)
+        self._first, self._second = (zeros((rows * lanes,), index, device) for _ in range(2))
         self._lanes = torch.arange(lanes, dtype=index, device=device)
         # The host's memory costs nothing before it is written to; slots on a device are made as they are needed.
         self._slots_apart = device.type != "cpu"
@@ -95,8 +95,8 @@ class DensePair:
             else:
                 self._reconcile(self._last_row, here, items)
             self._items[there : there + lanes] = others
-            mine = self._where[row * lanes : (row + 1) * lanes]
-            mine[:, 0], mine[:, 1] = self._lanes + here, self._lanes + there
+            mine = slice(row * lanes, (row + 1) * lanes)
+            self._first[mine], self._second[mine] = self._lanes + here, self._lanes + there
             self._turn, self._last_row = there // lanes, row
 
     def _go_back_to(self, row: int) -> None:
@@ -107,8 +107,8 @@ class DensePair:
             self._turn, self._last_row = (self._turn - too_many) % (rows + 1), (row - 1) % rows
 
     def chunk(self, steps: int) -> tuple[Array, Array]:
-        where = self._where[: steps * self.kind.lanes]
-        first, second = self._items.index_select(0, where[:, 0]), self._after(where[:, 1])
+        held = slice(steps * self.kind.lanes)
+        first, second = self._items.index_select(0, self._first[held]), self._after(self._second[held])
         return as_host(first).reshape(steps, *self.kind.full), as_host(second).reshape(steps, *self.kind.full)
 
     def write_chunk(self, rows: slice, chunk: Any, others: Any) -> None:
@@ -120,15 +120,15 @@ class DensePair:
         held = self._items[here : here + lanes]
         if held.numel() == 0 or torch.equal(as_bits(held), as_bits(items)):
             return
-        last = self._where[last_row * lanes : (last_row + 1) * lanes]
+        last = self._second[last_row * lanes : (last_row + 1) * lanes]
         differs = (as_bits(held) != as_bits(items)).reshape(lanes, -1).any(1)
         # An interrupted write may have moved some of them already.
-        moved = torch.nonzero(differs & (last[:, 1] == self._lanes + here)).flatten()
+        moved = torch.nonzero(differs & (last == self._lanes + here)).flatten()
         slots = self._take_slots(len(moved))
         self._slots_of.setdefault(last_row, []).extend(slots)
         at = torch.tensor(slots, dtype=torch.int64, device=moved.device)
         as_bits(self._slots)[at] = as_bits(held)[moved]
-        last[moved, 1] = (at + self._first_slot).to(last.dtype)
+        last[moved] = (at + self._first_slot).to(last.dtype)
         self._items[here : here + lanes] = items
 
     def _take_slots(self, count: int) -> list[int]:
@@ -144,20 +144,21 @@ class DensePair:
         return taken
 
     def read(self, positions: torch.Tensor, others: torch.Tensor | None = None) -> Tensors:
+        flat = positions.reshape(-1)
+        after = flat if others is None else others.reshape(-1)
         with self._turns.take():
-            where = self._where.index_select(0, positions.reshape(-1))
-            after = where if others is None else self._where.index_select(0, others.reshape(-1))
-            first, second = self._items.index_select(0, where[:, 0]), self._after(after[:, 1])
+            first = self._items.index_select(0, self._first.index_select(0, flat))
+            second = self._after(self._second.index_select(0, after))
         return self._delivered(first, positions), self._delivered(second, positions if others is None else others)
 
     def read_first(self, positions: torch.Tensor) -> torch.Tensor:
         with self._turns.take():
-            at = self._where[:, 0].index_select(0, positions.reshape(-1))
+            at = self._first.index_select(0, positions.reshape(-1))
             return self._delivered(self._items.index_select(0, at), positions)
 
     def read_second(self, positions: torch.Tensor) -> torch.Tensor:
         with self._turns.take():
-            at = self._where[:, 1].index_select(0, positions.reshape(-1))
+            at = self._second.index_select(0, positions.reshape(-1))
             return self._delivered(self._after(at), positions)
 
     def _after(self, at: torch.Tensor) -> torch.Tensor:
@@ -174,14 +175,15 @@ class DensePair:
         return self._delivery.tensor(items.view(*positions.shape, *self.kind.shape))
 
     def clear(self) -> None:
-        self._where.zero_()
+        self._first.zero_()
+        self._second.zero_()
         self._turn, self._last_row = 0, None
         self._used, self._free, self._slots_of = 0, [], {}
 
     def usage(self, steps: int) -> KeyUsage:
         raw, lanes = 2 * steps * self.kind.lanes * self.kind.nbytes, self.kind.lanes
         slots = len(self._slots) if self._slots_apart else self._used
-        held = (self._first_slot + slots) * self.kind.nbytes + self._where.nbytes
+        held = (self._first_slot + slots) * self.kind.nbytes + 2 * self._first.nbytes
         moved = sum(map(len, self._slots_of.values()))
         return KeyUsage(raw, held, max(steps * lanes - moved - lanes, 0), PLAIN)
 
@@ -190,7 +192,8 @@ class DensePair:
             return {
                 "items": self._items[: self._first_slot].clone(),
                 "slots": self._slots[: self._used].clone(),
-                "where": self._where.clone(),
+                "first": self._first.clone(),
+                "second": self._second.clone(),
                 "slots_of": {row: list(slots) for row, slots in self._slots_of.items()},
                 "turn": self._turn,
                 "last_row": self._last_row,
@@ -199,10 +202,11 @@ class DensePair:
     def loading(self, state: Any) -> Callable[[], object]:
         name, slots = self.kind.name, state["slots"]
         check_tensor(state["items"], self._items[: self._first_slot], name)
-        check_tensor(state["where"], self._where, name)
+        for table in (state["first"], state["second"]):
+            check_tensor(table, self._first, name)
         check_tensor(slots, self._items[: len(slots)], name)
         used = [slot for of_row in state["slots_of"].values() for slot in of_row]
-        least, last = (int(bound) for bound in torch.aminmax(state["where"]))
+        least, last = (int(bound) for bound in torch.aminmax(torch.cat([state["first"], state["second"]])))
         rows = state["turn"], -1 if state["last_row"] is None else state["last_row"]
         is_there = 0 <= least <= last < self._first_slot + len(slots) and set(used) <= set(range(len(slots)))
         if not is_there or not 0 <= rows[0] <= self._rows or not -1 <= rows[1] < self._rows:
@@ -215,7 +219,8 @@ class DensePair:
             self.clear()
             self._take_slots(len(state["slots"]))
             self._slots[: self._used].copy_(state["slots"])
-            self._where.copy_(state["where"])
+            self._first.copy_(state["first"])
+            self._second.copy_(state["second"])
             self._slots_of = {row: list(slots) for row, slots in state["slots_of"].items()}
             used = {slot for slots in self._slots_of.values() for slot in slots}
             self._free = sorted(set(range(self._used)) - used)

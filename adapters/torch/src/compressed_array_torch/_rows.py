@@ -1,75 +1,48 @@
-"""`Rows`: the small fields of all steps side by side in one tensor, of which one gather brings a batch."""
+"""`Rows`: the small fields of all steps, kept as they are, each in a tensor of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
 from compressed_array_torch._items import check_tensor
-from compressed_array_torch._tensors import Array, Kind, as_host, zeros
-
-ALIGNMENT = 16  # bytes; no dtype of torch has larger elements
+from compressed_array_torch._tensors import Array, Kind, as_host, from_host, zeros
 
 
 class Rows:
-    """Fields that are kept as they are, each a strided view of one tensor of bytes, (size, bytes of a row)."""
+    """Fields by name, (size, *shape) each."""
 
     def __init__(self, kinds: Sequence[Kind], size: int, device: torch.device) -> None:
-        # The largest elements first, so that each field begins at a multiple of its own.
-        self._kinds = sorted(kinds, key=lambda kind: -kind.dtype.itemsize)
-        self._spans: list[tuple[Kind, int, int]] = []
-        end = 0
-        for kind in self._kinds:
-            start, end = end, end + kind.nbytes
-            self._spans.append((kind, start, end))
-        width = -(-max(end, 1) // ALIGNMENT) * ALIGNMENT
-        self._bytes = zeros((size, width), torch.uint8, device)
-        self.fields = self._taken_apart(self._bytes)
+        self.fields = {kind.name: zeros((size, *kind.shape), kind.dtype, device) for kind in kinds}
 
     @property
     def nbytes(self) -> int:
-        return self._bytes.nbytes
+        return sum(field.nbytes for field in self.fields.values())
 
     def write(self, first: int, values: Mapping[str, torch.Tensor]) -> None:
         """Put values, (count, *shape) each, to the positions from `first` on."""
         for name, value in values.items():
             self.fields[name][first : first + len(value)] = value
 
-    def chunk(self, count: int) -> Array:
-        """The first rows as they are, for `write_chunk` of others with the same fields."""
-        return as_host(self._bytes[:count])
+    def chunk(self, count: int) -> dict[str, Array]:
+        """The first rows, for `write_chunk` of others with the same fields."""
+        return {name: as_host(field[:count]) for name, field in self.fields.items()}
 
-    def write_chunk(self, first: int, rows: Array) -> None:
-        self._bytes[first : first + len(rows)] = torch.from_numpy(rows).to(self._bytes.device)
+    def write_chunk(self, first: int, rows: Mapping[str, Array]) -> None:
+        for name, field in self.fields.items():
+            field[first : first + len(rows[name])] = from_host(rows[name], field.dtype).to(field.device)
 
-    def read(self, positions: torch.Tensor) -> dict[str, torch.Tensor]:
-        """All fields at these positions, which may have any number of axes."""
+    def read(self, positions: torch.Tensor, names: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
+        """Some fields, or all, at these positions, which may have any number of axes."""
+        names = self.fields if names is None else names
         if positions.ndim == 1:
-            taken = self._bytes.index_select(0, positions)
-        else:
-            taken = self._bytes.index_select(0, positions.reshape(-1)).view(*positions.shape, self._bytes.shape[1])
-        parts = self._taken_apart(taken)
-        # Fields with axes of their own are copied, so that `view` works on them.
-        return {name: field.contiguous() if field.ndim > positions.ndim else field for name, field in parts.items()}
-
-    def _taken_apart(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The fields of rows of bytes."""
-        views: dict[torch.dtype, torch.Tensor] = {}
-        fields = {}
-        for kind, start, end in self._spans:
-            words = views.get(kind.dtype)
-            if words is None:
-                words = views[kind.dtype] = rows.view(kind.dtype)
-            size = kind.dtype.itemsize
-            if kind.shape:
-                part = words[..., start // size : end // size]
-                fields[kind.name] = part.view(*part.shape[:-1], *kind.shape) if len(kind.shape) > 1 else part
-            else:
-                fields[kind.name] = words[..., start // size]
-        return fields
+            return {name: self.fields[name].index_select(0, positions) for name in names}
+        flat, shape = positions.reshape(-1), positions.shape
+        taken = {name: self.fields[name].index_select(0, flat) for name in names}
+        return {name: field.view(*shape, *field.shape[1:]) for name, field in taken.items()}
 
     def state_dict(self) -> dict[str, Any]:
         return {name: field.clone() for name, field in self.fields.items()}

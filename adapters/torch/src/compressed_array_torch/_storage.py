@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
 
     steps: int
     parts: dict[str, Any]  # observations and large fields; of the former, with next observations, two of each
-    small: Array  # the bytes of small fields
+    small: dict[str, Array]  # small fields, with the items of all steps one after the other
 
 
 class Storage:
@@ -148,8 +148,8 @@ class Storage:
                 self.pairs[name].write_chunk(rows, part[0][steps], part[1][steps])
             else:
                 self.items[name].write_chunk(rows, part[steps])
-        small = chunk.small[steps.start * self.lanes : steps.stop * self.lanes]
-        self.rows.write_chunk(rows.start * self.lanes, small)
+        items = slice(steps.start * self.lanes, steps.stop * self.lanes)
+        self.rows.write_chunk(rows.start * self.lanes, {name: part[items] for name, part in chunk.small.items()})
 
     def observations(self, positions: torch.Tensor) -> Any:
         """Observations at these positions: a tensor, or a tree of them."""
@@ -171,8 +171,8 @@ class Storage:
 
     def fields(self, positions: torch.Tensor, without: Sequence[str] = ()) -> dict[str, torch.Tensor]:
         """All other fields at these positions."""
-        small = self.rows.read(positions)
-        fields = {name: self._delivery.tensor(part) for name, part in small.items() if name not in without}
+        names = [name for name in self._small if name not in without] if without else None
+        fields = {name: self._delivery.tensor(part) for name, part in self.rows.read(positions, names).items()}
         for name in self.items:
             if name not in self._observations and name not in without:
                 fields[name] = self.items[name].read(positions)

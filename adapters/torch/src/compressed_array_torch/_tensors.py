@@ -47,9 +47,9 @@ def from_host(array: Array, dtype: torch.dtype) -> torch.Tensor:
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """A tensor of zeros. On the host its memory costs nothing before it is written to, as that of torch would."""
-    if device.type != "cpu":
-        return torch.zeros(shape, dtype=dtype, device=device)
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if device.type != "cpu" or not nbytes:
+        return torch.zeros(shape, dtype=dtype, device=device)
     return torch.from_numpy(np.zeros(nbytes, np.uint8)).view(dtype).view(shape)
 
 

@@ -172,7 +172,7 @@ class ReplayBuffer(BaseBuffer):
         if self.n_step is not None:
             last, returns = self._returns(positions)
         observations, next_observations = self._storage.both(positions, last)
-        fields = self._storage.fields(positions) | returns
+        fields = self._storage.fields(positions, without=tuple(returns)) | returns
         return {
             "observations": observations,
             "next_observations": next_observations,
@@ -186,11 +186,11 @@ class ReplayBuffer(BaseBuffer):
         steps = self._ring.following(numbers, self._offsets)
         is_held = steps < self._ring.steps * self.num_envs
         places = self._ring.positions(steps)
-        small = self._storage.rows.read(places)
+        small = self._storage.rows.read(places, ("rewards", "terminated", "truncated"))
         cuts = small["truncated"] | self._is_cut(places)
         summed = n_step_returns(small["rewards"], small["terminated"], cuts, self.gamma, is_held)
         last = self._ring.positions(numbers + (summed.lengths - 1) * self.num_envs)
-        ends = self._storage.rows.read(last)
+        ends = self._storage.rows.read(last, ("terminated", "truncated"))
         parts = {
             "rewards": summed.returns,
             "discounts": summed.discounts,
