@@ -395,3 +395,30 @@ def test_after_an_interrupt_in_a_step_all_that_sb3_counts_has_a_priority() -> No
 
 def endless() -> Iterator[Any]:
     yield from play(VECTOR, ACTIONS, 2, 100_000)
+
+
+class WithNotes(cab.CompressedPrioritizedReplayBuffer):
+    """Keeps one more thing of each step, and gives it in the place of rewards."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.notes = np.zeros((self.buffer_size, self.n_envs), np.float32)
+
+    def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
+        self.notes[self.pos] = reward
+        super().add(obs, next_obs, action, reward, done, infos)
+
+    def _get_samples(self, batch_inds: Any, env: Any = None) -> Any:
+        samples = super()._get_samples(batch_inds, env)
+        envs = np.zeros(len(batch_inds), np.int64)
+        return samples._replace(discounts=torch.from_numpy(self.notes[batch_inds, envs]))
+
+
+def test_what_a_subclass_keeps_of_each_step_is_read_where_all_is() -> None:
+    space = spaces.Box(0, 255, (2, 12, 12), np.uint8)
+    buffer = WithNotes(20, space, spaces.Discrete(2), n_envs=3)
+    for step in range(30):
+        obs = np.full((3, 2, 12, 12), step, np.uint8)
+        buffer.add(obs, obs, np.zeros(3), np.arange(3) + 10.0 * step, np.zeros(3), [{}] * 3)
+    samples = buffer.sample(64)
+    assert (samples.discounts == samples.rewards[:, 0]).all()

@@ -125,7 +125,7 @@ def test_what_is_saved_goes_on_as_if_it_had_not_been(name: str, tmp_path: Path) 
     trained.save_replay_buffer(tmp_path / "buffer")
     loaded = PAIRS[name][1].load(tmp_path / "model", env=trained.env, device="cpu")
     assert loaded.replay_buffer.size() == 0
-    assert (loaded.replay_buffer.alpha, loaded.replay_buffer.beta(0.5)) == (0.6, 0.7)
+    assert (loaded.replay_buffer.alpha, loaded.beta(0.5)) == (0.6, 0.7)
     loaded.load_replay_buffer(tmp_path / "buffer")
     places = np.arange(80)
     np.testing.assert_array_equal(loaded.replay_buffer.priorities[places], trained.replay_buffer.priorities[places])
@@ -150,8 +150,9 @@ def test_beta_goes_by_the_progress_and_is_logged_with_the_rest() -> None:
 
 
 def test_by_default_beta_goes_from_0_4_to_1() -> None:
-    buffer = model(cab.PrioritizedDQN).replay_buffer
-    assert [buffer.beta(remaining) for remaining in (1, 0.5, 0)] == pytest.approx([0.4, 0.7, 1])
+    made = cab.PrioritizedDQN("MlpPolicy", "CartPole-v1")
+    assert [made.beta(remaining) for remaining in (1, 0.5, 0)] == pytest.approx([0.4, 0.7, 1])
+    assert made.replay_buffer.beta == pytest.approx(0.4)
 
 
 def test_the_buffer_is_that_for_the_observations() -> None:
@@ -265,3 +266,23 @@ def test_the_example_runs(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "uniform" in done.stdout
+
+
+def test_a_schedule_of_ones_own_is_not_pickled_with_the_buffer(tmp_path: Path) -> None:
+    model = cab.PrioritizedDQN(
+        "MlpPolicy", "CartPole-v1", beta=lambda progress: 1 - progress, learning_starts=10, seed=0
+    )
+    model.learn(40)
+    model.save_replay_buffer(tmp_path / "buffer.pkl")
+    model.save(tmp_path / "model.zip")
+    again = cab.PrioritizedDQN.load(tmp_path / "model.zip", env=model.get_env())
+    again.load_replay_buffer(tmp_path / "buffer.pkl")
+    again.learn(20, reset_num_timesteps=False)
+    assert again.replay_buffer.beta == pytest.approx(again.beta(again._current_progress_remaining))
+
+
+def test_options_can_be_told_anew_when_a_model_is_loaded(tmp_path: Path) -> None:
+    model = cab.PrioritizedDQN("MlpPolicy", "CartPole-v1", alpha=0.6, replay_buffer_kwargs={"epsilon": 0.5})
+    model.save(tmp_path / "model.zip")
+    again = cab.PrioritizedDQN.load(tmp_path / "model.zip", env=model.get_env(), alpha=0.9)
+    assert (again.replay_buffer.alpha, again.replay_buffer.epsilon) == (0.9, 0.5)

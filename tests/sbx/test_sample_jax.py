@@ -358,3 +358,37 @@ def test_importing_the_package_does_not_import_jax() -> None:
 def test_no_tensor_is_left_on_the_way() -> None:
     batch = made("device dict", 20).sample_jax(8)
     assert not any(isinstance(leaf, torch.Tensor) for leaf in jax.tree.leaves(batch))
+
+
+def test_errors_of_what_is_no_more_or_never_was_raise_no_priority() -> None:
+    buffer = made("vectors", 20, rows=5, alpha=1.0, epsilon=0.0)
+    old = buffer.sample_jax(4).indices
+    for step in play(SPACES["vector"], BOX, buffer.n_envs, 6, 1):
+        buffer.add(*step)
+    buffer.sample_jax(1)
+    buffer.update_priorities(old, np.full(4, np.inf))
+    with pytest.raises(IndexError, match="indices"):
+        buffer.update_priorities([-5, 10**6], [1e30, 1e30])
+    for step in play(SPACES["vector"], BOX, buffer.n_envs, 6, 2):
+        buffer.add(*step)
+    assert np.isfinite(np.asarray(buffer.sample_jax(8).weights)).all()
+    assert buffer._drawing.tree.max == 1.0
+
+
+def test_an_interrupt_leaves_no_step_without_a_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = made("vectors", 3, rows=50, alpha=1.0)
+    buffer.sample_jax(2)
+    for step in play(SPACES["vector"], BOX, buffer.n_envs, 4, 1):
+        buffer.add(*step)
+    advance = type(buffer._drawing.ring).advance
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(buffer._drawing.ring), "advance", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        buffer.sample_jax(2)
+    monkeypatch.setattr(type(buffer._drawing.ring), "advance", advance)
+    buffer.sample_jax(2)
+    count = buffer.size() * buffer.n_envs
+    assert (buffer._drawing.tree[np.arange(count)] == 1.0).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+from copy import deepcopy
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from gymnasium import spaces
 from test_sbx_same import DISCRETE, VECTORS
 
 import compressed_array_sbx as cax
-from compressed_array_sbx._joined import Columns
+from compressed_array_sbx._joined import ColumnArray, Columns, column_tensor
 from compressed_array_sbx._memory import ALIGNED, SMALLEST, Lender
 
 
@@ -187,3 +188,16 @@ def test_lent_memory_is_used_again_and_bounded() -> None:
     assert lender.lend((SMALLEST // 4,), dtype).ctypes.data != view.ctypes.data - 3 * 8
     small = lender.lend((7,), dtype)
     assert small.ctypes.data % ALIGNED == 0
+
+
+def test_copies_of_columns_are_plain_tensors() -> None:
+    array = np.arange(12.0, dtype=np.float32).reshape(3, 4)[:, 1:3].view(ColumnArray)
+    array.joined, array.span = array.base, (1, 3)
+    tensor = column_tensor(array)
+    for copied in (deepcopy(tensor), pickle.loads(pickle.dumps(tensor))):
+        assert type(copied) is torch.Tensor
+        copied.zero_()
+        assert not copied.numpy().any()
+        assert array.any()
+    tensor.data = torch.zeros(3, 2)
+    assert not tensor.numpy().any()

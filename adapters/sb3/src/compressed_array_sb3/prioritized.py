@@ -80,7 +80,7 @@ class PrioritizedReplay(CompressedReplay):
     _tree: PriorityTree
     _largest: float  # priority there was so far, to the power of alpha
     _unanswered: int  # batches since somebody told of errors
-    _fields: tuple[str, ...]  # that have an item for each transition
+    _fields: tuple[str, ...] | None  # that have an item for each transition; None until they are looked for
     _last: tuple[Ints, Ints, int]  # numbers and places of the last batch, and what steps there were
 
     def __init__(
@@ -138,6 +138,8 @@ class PrioritizedReplay(CompressedReplay):
             super().sample(batch_size, env=env)  # which says so
         places = self._draw(batch_size)
         rows, envs = self._rows(places)
+        if self._fields is None:  # not before: a subclass may have some of its own
+            self._fields = fields_of_steps(self)
         twin = twin_of(self, self._fields, envs, _pairs=self._pairs, to_torch=self._taking_over())
         samples = twin._get_samples(rows, env=env)
         # (N * P)^-beta over its largest value, that of the least priority, comes to this.
@@ -212,7 +214,7 @@ class PrioritizedReplay(CompressedReplay):
         self._ring = copy(self._ring) if before is not None else Ring(self.buffer_size, self.n_envs)
         self._ring.clear()
         self._tree = PriorityTree(self._ring.size)
-        self._largest, self._unanswered, self._fields = 1.0, 0, fields_of_steps(self)
+        self._largest, self._unanswered, self._fields = 1.0, 0, None
         self._last = np.empty(0, np.int64), np.empty(0, np.int64), -1
 
     def _warn(self) -> None:

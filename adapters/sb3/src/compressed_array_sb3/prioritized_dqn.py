@@ -48,12 +48,17 @@ class PrioritizedLearning(OffPolicyAlgorithm):
     ) -> None:
         asked = kwargs.get("_init_setup_model", True)
         super().__init__(*args, **kwargs | {"_init_setup_model": False})
-        options = {"alpha": alpha, "beta": beta, "epsilon": epsilon}
-        self.replay_buffer_kwargs = options | self.replay_buffer_kwargs
+        # Here, and not in the buffer's options: `load` replaces what is told anew, and a schedule need not be pickled
+        # with a buffer.
+        options = {"alpha": alpha, "beta": beta, "epsilon": epsilon} | self.replay_buffer_kwargs
+        self.alpha, self.beta, self.epsilon = (options.pop(name) for name in ("alpha", "beta", "epsilon"))
+        self.replay_buffer_kwargs = options
         if asked:
             self._setup_model()
 
     def _setup_model(self) -> None:
+        own = {"alpha": self.alpha, "beta": self._beta_at(1.0), "epsilon": self.epsilon}
+        self.replay_buffer_kwargs = self.replay_buffer_kwargs | own
         chosen: Any = self.replay_buffer_class
         if chosen is None:
             self.replay_buffer_class = buffer_class(self.observation_space, self.n_steps)
@@ -80,12 +85,16 @@ class PrioritizedLearning(OffPolicyAlgorithm):
                 f"{type(self).__name__} learns from a prioritized buffer, and this is a {type(buffer).__name__}; one "
                 "of SB3 that was loaded from a file becomes one by compressed_array_sb3.load_replay_buffer(model, path)"
             )
-        buffer.progress_remaining = self._current_progress_remaining
+        buffer.beta = self._beta_at(self._current_progress_remaining)
         lesson = Lesson(buffer)
         lesson.during(super().train, gradient_steps, batch_size)
         self.logger.record("train/beta", buffer.current_beta)
         self.logger.record("train/mean_weight", lesson.mean_weight)
         self.logger.record("train/max_priority", buffer.priorities.max)
+
+    def _beta_at(self, progress_remaining: float) -> float:
+        beta: float = self.beta(progress_remaining) if callable(self.beta) else self.beta
+        return beta
 
 
 class PrioritizedDQN(PrioritizedLearning, DQN):

@@ -21,7 +21,7 @@ class Drawing:
     """
 
     def __init__(self, rows: int, lanes: int, alpha: float | None, epsilon: float) -> None:
-        if (alpha is not None and alpha < 0) or epsilon < 0:
+        if not (0 <= (alpha or 0.0) < np.inf and 0 <= epsilon < np.inf):
             raise BufferOptionError(f"alpha and epsilon are not negative, and these are {alpha} and {epsilon}")
         self.ring = Ring(rows, lanes)
         self.tree = None if alpha is None else PriorityTree(self.ring.size)
@@ -31,17 +31,17 @@ class Drawing:
     def count(self, added: int, rows: int, row: int) -> None:
         """Hear of steps that were added, after which a buffer holds so many rows and writes to `row` next."""
         ring, tree = self.ring, self.tree
-        ring.advance(added)
-        if (len(ring), ring.row) != (rows, row):
+        if (min(len(ring) + added, ring.capacity), (ring.steps + added) % ring.capacity) != (rows, row):
             # Taken over from another buffer, or an interrupt kept a step from being counted.
             ring.clear()
             added = row + ring.capacity if rows == ring.capacity else rows
-            ring.advance(added)
             if tree is not None:
                 tree.clear()
         if tree is not None and added:
-            first = max(ring.steps - added, ring.oldest)
-            tree.update(ring.positions(np.arange(first * ring.lanes, ring.steps * ring.lanes)), self._largest)
+            last = ring.steps + added
+            first = max(ring.steps, last - ring.capacity)
+            tree.update(ring.positions(np.arange(first * ring.lanes, last * ring.lanes)), self._largest)
+        ring.advance(added)  # last: what an interrupt keeps from being counted is given its priority again
 
     def clear(self) -> None:
         self.ring.clear()
@@ -59,6 +59,8 @@ class Drawing:
     def weights(self, positions: Ints, beta: float) -> npt.NDArray[np.float32] | None:
         if self.tree is None:
             return None
+        if not 0 <= beta < np.inf:
+            raise BufferOptionError(f"beta is not negative, and this is {beta}")
         # (N * P)^-beta over its largest value, that of the least priority, comes to this.
         weights: npt.NDArray[np.float64] = (self.tree[positions] / self.tree.min) ** -beta
         return weights.astype(np.float32)
@@ -69,7 +71,9 @@ class Drawing:
         numbers, errors = np.asarray(indices).reshape(-1), np.asarray(td_errors, np.float64).reshape(-1)
         if numbers.shape != errors.shape:
             raise ValueError(f"{len(errors)} errors for {len(numbers)} transitions")
+        if numbers.size and not (numbers.min() >= 0 and numbers.max() < self.ring.steps * self.ring.lanes):
+            raise IndexError("no batch of this buffer has had these indices: give those of one")
         is_held = self.ring.is_held(numbers)
-        priorities = (np.abs(errors) + self._epsilon) ** self._alpha
-        self.tree.update(self.ring.positions(numbers[is_held]), priorities[is_held])
+        priorities = (np.abs(errors[is_held]) + self._epsilon) ** self._alpha
+        self.tree.update(self.ring.positions(numbers[is_held]), priorities)
         self._largest = max(self._largest, float(priorities.max(initial=0.0)))

@@ -94,7 +94,14 @@ class ColumnTensor(torch.Tensor):
     columns: ColumnArray
 
     def numpy(self, *, force: bool = False) -> Array:
-        return self.columns
+        # Or the tensor has been given other memory since.
+        return self.columns if self.columns.ctypes.data == self.data_ptr() else super().numpy(force=force)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        return self.as_subclass(torch.Tensor).clone()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.as_subclass(torch.Tensor).__reduce_ex__(protocol)
 
 
 def joined(arrays: dict[str, Any]) -> Columns | None:

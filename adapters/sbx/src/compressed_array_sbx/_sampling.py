@@ -115,8 +115,8 @@ class JaxSampling(CompressedReplay):
         return state
 
     def _count(self) -> None:
-        added, self._added = self._added, 0
-        self._drawing.count(added, self.size(), self.pos)
+        self._drawing.count(self._added, self.size(), self.pos)
+        self._added = 0  # last: if an interrupt came before, it is seen that the counts do not agree
 
     def _words(self, batch_size: int) -> tuple[Ints, Ahead | None]:
         """Random words for a batch, and what was decoded ahead for them."""
