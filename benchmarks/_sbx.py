@@ -2,8 +2,8 @@
 
     python -m benchmarks._sbx speed <case> [threads of torch]
 
-What is timed is the one sample that SBX draws for all its gradient steps, and numpy() of all fields as SBX calls it.
-The last line it prints is JSON.
+SBX's own `train()` runs. What is timed of it is the one sample that it draws for all its gradient steps, and numpy() of
+all fields as it calls that: caches and the allocator are then what training leaves them. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
+from stable_baselines3.common.logger import configure
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import compressed_array_sbx as cax
@@ -27,9 +29,9 @@ from compressed_array_sb3.training_utils.atari import make_env
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of what SBX imports
-    import sbx  # noqa: F401 - so that the process is one that trains, with all its threads and what they allocate
+    from sbx import DQN, SAC
 
-ROUNDS, FRAMES, VECTORS = 41, 10_000, 100_000
+ROUNDS, UPDATES, FRAMES, VECTORS = 21, 8, 10_000, 100_000
 KEYS = spaces.Dict(
     {"observation": spaces.Box(-9, 9, (25,)), "a": spaces.Box(-9, 9, (3,)), "b": spaces.Box(-9, 9, (3,))}
 )
@@ -107,29 +109,64 @@ def as_numpy(samples: Any, space: spaces.Space[Any]) -> list[Any]:
     return [*both, actions.numpy(), samples.dones.numpy().flatten(), samples.rewards.numpy().flatten()]
 
 
+class Nothing(gym.Env[Any, Any]):
+    """Spaces, for a model that is never to act."""
+
+    def __init__(self, case: Case) -> None:
+        self.observation_space, self.action_space = case.space, case.actions
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return self.observation_space.sample(), {}
+
+
+class Trained:
+    """A model with a full buffer, whose `train()` says how long it was in it."""
+
+    def __init__(self, case: Case, compressed: bool) -> None:
+        self.case, self.spent = case, 0.0
+        algorithm = DQN if isinstance(case.actions, spaces.Discrete) else SAC
+        policy = "MultiInputPolicy" if isinstance(case.space, spaces.Dict) else "MlpPolicy"
+        self.model: Any = algorithm(
+            "CnnPolicy" if case.space is IMAGES else policy,
+            Nothing(case),
+            buffer_size=case.size,
+            replay_buffer_class=case.classes[compressed],
+            seed=0,
+        )
+        self.model.set_logger(configure(None, []))
+        self.buffer = self.model.replay_buffer
+        self._sample, self.buffer.sample = self.buffer.sample, self.sample
+
+    def sample(self, *args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        samples = self._sample(*args, **kwargs)
+        as_numpy(samples, self.case.space)
+        self.spent += time.perf_counter() - start
+        return samples
+
+    def train(self) -> float:
+        """Seconds in the buffer."""
+        self.spent = 0.0
+        trains = max(1, UPDATES // self.case.gradient_steps)
+        for _ in range(trains):
+            self.model.train(gradient_steps=self.case.gradient_steps, batch_size=self.case.batch)
+        return self.spent / trains
+
+
 def speed(name: str, threads: str = "") -> dict[str, Any]:
     if threads:
         torch.set_num_threads(int(threads))
     case = CASES[name]
-    stock, ours = (made(case.size, case.space, case.actions, "cpu") for made in case.classes)
-    case.fill(stock, ours)
-    number = case.batch * case.gradient_steps
-    times = max(1, 4096 // number)
-
-    def in_buffer(buffer: Any) -> float:
-        start = time.perf_counter()
-        for _ in range(times):
-            as_numpy(buffer.sample(number), case.space)
-        return (time.perf_counter() - start) / times
-
-    for pair in zip(*(seeded(buffer, number, case.space) for buffer in (stock, ours)), strict=True):
+    stock, ours = (Trained(case, compressed) for compressed in (False, True))
+    case.fill(stock.buffer, ours.buffer)
+    for pair in zip(*(seeded(contender) for contender in (stock, ours)), strict=True):
         assert np.array_equal(*pair), f"{name}: another sample"
-    return {"train": in_turns(lambda: in_buffer(ours), lambda: in_buffer(stock), ROUNDS)}
+    return {"train": in_turns(ours.train, stock.train, ROUNDS)}
 
 
-def seeded(buffer: Any, number: int, space: spaces.Space[Any]) -> list[Any]:
+def seeded(contender: Trained) -> list[Any]:
     np.random.seed(0)  # noqa: NPY002 - what SB3 draws from
-    return as_numpy(buffer.sample(number), space)
+    return as_numpy(contender.sample(256), contender.case.space)
 
 
 if __name__ == "__main__":

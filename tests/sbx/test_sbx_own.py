@@ -157,6 +157,7 @@ def test_a_callback_records_what_is_held(tmp_path: Path) -> None:
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=16, n_epochs=1, **small(), **ROLLOUT)
     model.set_logger(configure(str(tmp_path), ["csv"]))
     model.learn(64, callback=cax.BufferStatsCallback())
+    model.logger.close()
     assert "buffer/stored_mb" in (tmp_path / "progress.csv").read_text()
 
 

@@ -36,10 +36,11 @@ class JaxReads(Reads):
         return lend(shape + array.item_shape, array.dtype)
 
     def take_over(self, array: Array) -> torch.Tensor | None:
-        taken = super().take_over(array)
+        if self._device.type != "cpu":
+            return super().take_over(array)
         base = array.base
-        if taken is not None or self._device.type != "cpu" or id(array if base is None else base) in self._owners:
-            return taken
+        if id(array if base is None else base) in self._owners:
+            return None
         if type(array) is ColumnArray and array.joined is not None:
             return column_tensor(array)
         tensor = torch.from_numpy(array)
