@@ -221,8 +221,8 @@ class Storage:
         keepers, items = self._keepers, state["items"]
         if items.keys() != keepers.keys():
             raise BufferStateError(
-                f"in this state {sorted(items)} are not side by side with others, and here {sorted(keepers)}: give "
-                "the buffer the fields and codecs that the saved one had"
+                f"in this state {sorted(items)} are large or compressed, and here {sorted(keepers)}: give the buffer "
+                "the fields and codecs that the saved one had"
             )
         ready = [self.rows.loading(state["rows"]), *(keeper.loading(items[name]) for name, keeper in keepers.items())]
         return lambda: [take() for take in ready]

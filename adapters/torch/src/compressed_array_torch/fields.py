@@ -15,7 +15,7 @@ from compressed_array_torch.errors import BufferOptionError, StepError
 __all__ = ["Field"]
 
 # `auto` leaves items of up to this many bytes as they are: there is little to be gained, and time to be lost. Fields
-# that are kept as they are, and are no larger, lie side by side.
+# that are kept as they are, and are no larger, are in `Rows`.
 SMALL = 256
 OBSERVATIONS = "observations"
 

@@ -74,7 +74,7 @@ class SharedBuffer(ReplayBuffer):
         self._check_process()
         if self._receiver is None:
             self._receiver = Receiver()
-        # What is kept as it is need not be sent so, but what lies side by side here has to there.
+        # What is kept as it is need not be sent so, but what is in `Rows` here has to be there.
         codecs = {
             name: "auto" if codec is None and kind.nbytes > SMALL else codec
             for name, (kind, codec) in self._storage.chosen.items()

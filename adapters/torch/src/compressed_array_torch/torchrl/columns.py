@@ -1,6 +1,6 @@
 """`Columns`: the leaves of all rows of a storage, each where its codec and its size put it.
 
-Small leaves lie side by side, others compressed, or in a tensor of their own if they are not to be compressed.
+Small leaves are kept as they are, and so are others that are not to be compressed.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class CompressedStorage(TensorStorage):
     """A storage of `max_size` items, for `ReplayBuffer` and `TensorDictReplayBuffer`.
 
     What is added first says what items are made of: a TensorDict or tensorclass, a tensor, or a tree of them. Keys of
-    up to 256 bytes lie side by side in memory, larger ones compressed. `x` and `("next", x)` of the same shape and
+    up to 256 bytes are kept as they are, larger ones compressed. `x` and `("next", x)` of the same shape and
     dtype share what they have in common.
 
     Items that are read one by one, or by indices, are copies on `device`. A slice is a view, as of TorchRL's own
