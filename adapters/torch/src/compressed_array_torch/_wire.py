@@ -131,16 +131,20 @@ class Receiver:
         with self._state.changed:
             self._state.changed.notify_all()
 
-    def look(self) -> bool:
-        """Have all that was sent so far among the messages; says whether there may be more than is let in at once."""
+    def ask(self) -> int:
+        """Ask for all that was sent so far; says by which number to ask whether it is here."""
         state = self._state
         with state.changed:
             state.asked += 1
-            mine = state.asked
             state.wake()
-            state.changed.notify_all()
-            state.changed.wait_for(lambda: state.answered >= mine or state.is_full or state.is_over)
-            return state.is_full
+            return state.asked
+
+    def is_answered(self, number: int) -> bool:
+        """Wait until all that was asked for is among the messages, or no more are let in before some are taken out."""
+        state = self._state
+        with state.changed:
+            state.changed.wait_for(lambda: state.answered >= number or state.is_full or state.is_over)
+            return state.answered >= number or state.is_over
 
     def wait(self, seconds: float) -> bool:
         """Wait until there is a message, for so long at most, and say whether there is one."""

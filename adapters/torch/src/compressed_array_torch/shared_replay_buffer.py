@@ -103,9 +103,9 @@ class SharedBuffer(ReplayBuffer):
         if receiver is None:
             return 0
         self._check_process()
-        taken, is_more = 0, True
-        while is_more and taken < self.capacity:
-            is_more = receiver.look()
+        taken, number, is_all = 0, receiver.ask(), False
+        while not is_all:
+            is_all = receiver.is_answered(number)
             taken += self._take_all()
         while not taken and (left := end - time.monotonic()) > 0 and receiver.wait(left):
             taken += self._take_all()
