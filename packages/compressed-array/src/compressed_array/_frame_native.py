@@ -16,6 +16,7 @@ from compressed_array._layouts import Geometry
 from compressed_array._memory import map_memory
 from compressed_array._parallel import share_count, together
 from compressed_array._store import RecordNumbers, Records
+from compressed_array._tables import WALK_WORDS
 from compressed_array.codecs import _foreign
 from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 
@@ -74,7 +75,7 @@ class ReaderTables:
             zstd = calls.functions.decompress, calls.functions.frame_size, calls.decompressor[0]
         tables = layouts, references, frames.heap.tables()[0], scratch
         dictionaries = [codec.calls().decompressor[1] for codec in frames.codecs[:codecs]]
-        words = [address_of(table), len(table), *map(address_of, tables), *zstd, unpacked]
+        words = [address_of(table), len(table), *map(address_of, tables), *zstd, unpacked, *[0] * WALK_WORDS]
         self.words = np.array([*words, *dictionaries], np.int64)
 
     def are_of(self, frames: Frames, layouts: Words, references: Words) -> bool:

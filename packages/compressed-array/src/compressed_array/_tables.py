@@ -10,8 +10,11 @@ GROUPS, GROUP_COUNT, LAYOUTS, REFERENCES = range(4)
 # For writing: the lanes, lists of groups and how long these are, the bytes of segments that are written and that live.
 LANES, FREE_GROUPS, DEAD_GROUPS, FULL_GROUPS, LIST_LENGTHS, USED_BYTES, LIVE_BYTES = range(4, 11)
 # For reading: where the segments begin, memory to decode in, two functions of zstd's, a context for them and how many
-# bytes a group may unpack to; then a dictionary, or 0, for each codec of groups.
-BASES, SCRATCH, DECOMPRESS, FRAME_SIZE, CONTEXT, UNPACKED, CODECS = range(4, 11)
+# bytes a group may unpack to; words in which the kernel keeps where its walks begin and end, a thread's own as all of
+# these are; then a dictionary, or 0, for each codec of groups.
+BASES, SCRATCH, DECOMPRESS, FRAME_SIZE, CONTEXT, UNPACKED, WALKS = range(4, 11)
+WALK_WORDS = 10
+CODECS = WALKS + WALK_WORDS
 WRITER_TABLES = 11  # words, for writing
 
 # What writing items is told, in words by themselves: how far apart the items are; where their geometry is and how many

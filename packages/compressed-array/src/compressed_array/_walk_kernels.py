@@ -1,7 +1,8 @@
 """Reading items out of groups, in memory: indices in, finished items out, one call a batch.
 
 A read goes through a group once, from the nearest record that needs none before it up to the last frame that is asked
-for, and frames that two items share are decoded once for both. `_frame_twin` does the same with numpy alone.
+for, and frames that two items share are decoded once for both. Items that follow each other, as in a window of steps,
+go on from where the last one ended. `_frame_twin` reads the same items with numpy alone, each by itself.
 
 Groups are read without checking bounds: their bytes were made here, or have passed `group_fits`.
 """
@@ -43,10 +44,22 @@ from compressed_array._native import (
     part,
     prefetch,
     store8,
+    words_at,
 )
 from compressed_array._residual_kernels import book_of, is_by_book, put_foretold, reference_of, split_record
 from compressed_array._table_kernels import groups_of, layout_of
-from compressed_array._tables import BASES, CODECS, CONTEXT, DECOMPRESS, FRAME_SIZE, REFERENCES, SCRATCH, UNPACKED
+from compressed_array._tables import (
+    BASES,
+    CODECS,
+    CONTEXT,
+    DECOMPRESS,
+    FRAME_SIZE,
+    REFERENCES,
+    SCRATCH,
+    UNPACKED,
+    WALK_WORDS,
+    WALKS,
+)
 
 LINE, NEAR = 64, 2048
 KIND_MASK = (1 << KIND_BITS) - 1
@@ -55,6 +68,9 @@ WORDS, NUMBERS, ROWS = INTEGER[::1], numba.types.uint32[::1], numba.types.uint8[
 # What threads that read items together count: items that one has taken on, items that are read, and one that failed,
 # plus one.
 TAKEN, DONE, FAILED = range(3)
+# Behind the `targets` of a walk, where the last one ended: the group, or -1 if nothing can go on from there; the frame
+# of it that lies in the scratch memory, where its next record begins, and where the item is that ends with that frame.
+LAST_GROUP, LAST_FRAME, NEXT_RECORD, LAST_ITEM = range(4, 8)
 
 
 @helper
@@ -115,23 +131,37 @@ def unpack(zstd: Word, end: Word, how: Word, frame_nbytes: Word, tables: Any, sc
 
 @helper
 def walk(
-    group: Any, first: Word, last: Word, shift: Word, layout: Any, tables: Any, scratch: Word, targets: Any
+    group: Any,
+    number: Word,
+    first: Word,
+    last: Word,
+    shift: Word,
+    layout: Any,
+    tables: Any,
+    targets: Any,
 ) -> Word:
-    """Decode a group's frames from `first` to `last`, and put each where it belongs; false if that fails.
+    """Decode the frames of group `number` from `first` to `last`, and put each where it belongs; false if that fails.
 
     Frame k of the group is frame `k + shift` as the items count; `targets` are the memory of one item and the frame it
     begins with, and of another, whose memory may be 0.
     """
-    depth, outer, inner = layout[0], layout[1], layout[2]
+    depth, outer, inner, scratch = layout[0], layout[1], layout[2], tables[SCRATCH]
     frame_nbytes, frame = outer * inner, scratch
     where = group.where  # one load: a writer may be moving the group
     plain, narrow = where >> TAG_BITS == PLAIN, where >> TAG_BITS == NARROW
-    at = group_bytes(where, tables, scratch + frame_nbytes + ROOM)
+    at, known = targets[NEXT_RECORD], np.int64(0)
+    if targets[LAST_GROUP] == number and targets[LAST_FRAME] < first:
+        # By the bytes that were read last. If the group has moved since, these still hold every frame asked for.
+        plain, narrow, known = False, False, targets[LAST_FRAME] + 1
+    else:
+        at = group_bytes(where, tables, scratch + frame_nbytes + ROOM)
+    targets[LAST_GROUP] = -1  # until the scratch memory holds a whole frame again
     if at == 0:
         return False
     start, begin = np.int64(first), at
     if not (plain or narrow):
-        for k in range(first + 1):
+        start = known
+        for k in range(known, first + 1):
             head, body = take_varint(at)
             if head & KIND_MASK != SINCE_LAST:
                 start, begin = np.int64(k), at
@@ -165,17 +195,45 @@ def walk(
             slot = k + shift - targets[2 * one + 1]
             if targets[2 * one] != 0 and 0 <= slot < depth and k >= first:
                 emit(source, targets[2 * one], slot, depth, outer, inner)
+    if not (plain or narrow):
+        targets[LAST_GROUP], targets[LAST_FRAME], targets[NEXT_RECORD] = number, last, at
     return True
+
+
+@part
+def take_over(group: Word, end: Word, target: Word, layout: Any, groups: Any, targets: Any) -> Word:
+    """Copy what an item shares with the last one, if that came before it; returns the first frame that is missing."""
+    depth, outer, inner = layout[0], layout[1], layout[2]
+    first, last, known = end - depth + 1, targets[LAST_GROUP], targets[LAST_FRAME]
+    if last < 0 or groups[last].layout != groups[group].layout:
+        targets[LAST_GROUP] = -1
+        return first
+    if last != group:
+        if np.int64(groups[group].before) - 1 != last:
+            return first
+        known -= np.int64(groups[last].count)
+    ahead = end - known
+    if ahead < 0 or ahead >= depth:
+        return first
+    for k in range(outer):
+        copy_short(
+            target + k * depth * inner, targets[LAST_ITEM] + (k * depth + ahead) * inner, (depth - ahead) * inner
+        )
+    return known + 1
 
 
 @part
 def walk_both(group: Word, ends: Any, targets: Any, groups: Any, tables: Any) -> Word:
     """Read the items that end with the frames `ends` of a group; the group before ends with frame -1."""
-    layout, scratch = layout_of(groups[group], tables), tables[SCRATCH]
+    layout, is_one = layout_of(groups[group], tables), targets[2] == 0
     low, high = ends[0], ends[0]
-    if targets[2] != 0:
-        low, high = min(ends[0], ends[1]), max(ends[0], ends[1])
-    low -= layout[0] - 1
+    if is_one:
+        low = take_over(group, ends[0], targets[0], layout, groups, targets)
+        if low > high:  # the same item again
+            return True
+    else:
+        low, high = min(ends[0], ends[1]) - layout[0] + 1, max(ends[0], ends[1])
+        targets[LAST_GROUP] = -1
     targets[1], targets[3] = ends[0] - layout[0] + 1, ends[1] - layout[0] + 1
     for which in range(0 if low < 0 else 1, 2 if high >= 0 else 1):
         first, last, shift, walked = max(low, np.int64(0)), high, np.int64(0), group
@@ -183,8 +241,11 @@ def walk_both(group: Word, ends: Any, targets: Any, groups: Any, tables: Any) ->
             walked = np.int64(groups[group].before) - 1
             count = np.int64(groups[walked].count)
             first, last, shift = count + low, min(high, np.int64(-1)) + count, -count
-        if not walk(groups[walked], first, last, shift, layout, tables, scratch, targets):
+        if not walk(groups[walked], walked, first, last, shift, layout, tables, targets):
             return False
+    targets[LAST_ITEM] = targets[0]
+    if not is_one:
+        targets[LAST_GROUP] = -1
     return True
 
 
@@ -208,9 +269,9 @@ def meet(a: Word, b: Word, ends: Any, groups: Any, tables: Any) -> Word:
 
 
 @part
-def expect(number: Word, record: Word, groups: Any, tables: Any) -> None:
-    """Have what an item needs brought near while another is read."""
-    if number == 0:
+def expect(number: Word, now: Word, record: Word, groups: Any, tables: Any) -> None:
+    """Have what an item needs brought near while another is read, unless it is the next one of a group."""
+    if number == 0 or number == now + 1:
         return
     group = groups[(number - 1) // SLOTS]
     where, size = group.where, np.int64(group.size)
@@ -279,18 +340,22 @@ def read_items(numbers: Any, out: Any, others: Any, other_out: Any, tables: Any,
     """
     record, pair = np.int64(out.shape[1]), other_out.shape[0] > 0
     target, other_target = np.int64(out.ctypes.data), np.int64(other_out.ctypes.data)
+    # Views by address: an array that a kernel owns or is given is counted at every call, which waits for all stores.
+    words = np.int64(tables.ctypes.data)
+    tables = words_at(words, np.int64(tables.shape[0]))
+    ends, targets = words_at(words + 8 * WALKS, 2), words_at(words + 8 * (WALKS + 2), WALK_WORDS - 2)
     shared, groups = np.int64(progress.ctypes.data), groups_of(tables)
-    ends, targets = np.empty(2, np.int64), np.zeros(4, np.int64)
     count, mine = np.int64(numbers.shape[0]), np.int64(0)
     while True:
         low = fetch_add(shared + 8 * TAKEN, step)
         if low >= count:
             break
         high = min(low + step, count)
+        targets[LAST_GROUP] = -1  # what lies in the scratch memory is of another call, or another's items
         for i in range(low, high):
             number, other = np.int64(numbers[i]), np.int64(others[i]) if pair else np.int64(0)
             if i + 1 < high:
-                expect(np.int64(numbers[i + 1]), record, groups, tables)
+                expect(np.int64(numbers[i + 1]), number, record, groups, tables)
             at, other_at = target + i * record, other_target + i * record
             if not read_item(number, other, at, other_at, record, pair, groups, tables, ends, targets):
                 progress[FAILED] = i + 1
