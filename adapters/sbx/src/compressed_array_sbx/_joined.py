@@ -101,7 +101,8 @@ class ColumnTensor(torch.Tensor):
         return self.as_subclass(torch.Tensor).clone()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.as_subclass(torch.Tensor).__reduce_ex__(protocol)
+        plain: Any = self.as_subclass(torch.Tensor)
+        return plain.__reduce_ex__(protocol)
 
 
 def joined(arrays: dict[str, Any]) -> Columns | None:
