@@ -84,6 +84,7 @@ class PrioritizedLearning(OffPolicyAlgorithm):
             raise BufferClassError(
                 f"{type(self).__name__} learns from a prioritized buffer, and this is a {type(buffer).__name__}; one "
                 "of SB3 that was loaded from a file becomes one by compressed_array_sb3.load_replay_buffer(model, path)"
+                ", but a compressed one without priorities does not"
             )
         buffer.beta = self._beta_at(self._current_progress_remaining)
         lesson = Lesson(buffer)
