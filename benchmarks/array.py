@@ -27,7 +27,7 @@ import zstandard
 
 import compressed_array as ca
 from benchmarks._atari import record
-from compressed_array._parallel import thread_count
+from compressed_array._runtime.threads import thread_count
 
 ITEMS, BATCH, ROUNDS, IMPORTS = 10_000, 256, 21, 7
 READ_TARGETS = {"zstd-3": 0.6, "lz4-block/0": 0.6, "rle-jit": 0.25, "none": 1.3}

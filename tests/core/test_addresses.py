@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-native = pytest.importorskip("compressed_array._native", reason="addresses are for kernels", exc_type=ImportError)
+native = pytest.importorskip(
+    "compressed_array._runtime.numba_tools", reason="addresses are for kernels", exc_type=ImportError
+)
 
 
 @pytest.mark.parametrize(

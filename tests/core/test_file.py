@@ -21,7 +21,8 @@ import pytest
 from arrays import DTYPES, assert_same, random_bits
 
 import compressed_array as ca
-from compressed_array import CorruptFileError, _file
+from compressed_array import CorruptFileError
+from compressed_array._array import file as _file
 
 PLAIN = (np.arange(60 * 3 * 200).reshape(60, 3, 200) // 37 % 5).astype(np.uint8)
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.testing.overrides import get_overridable_numpy_array_functions
 
 import compressed_array as ca
-from compressed_array import _chunks
-from compressed_array._functions import HANDLED, METHODS, qualified_name
-from compressed_array._numpy_functions import DECODED, IN_PLACE, REFUSED, SHAPED
+from compressed_array._array.functions import HANDLED, METHODS, qualified_name
+from compressed_array._array.numpy_functions import DECODED, IN_PLACE, REFUSED, SHAPED
+from compressed_array._runtime import chunks
 
 for _module in ("char", "fft", "lib.recfunctions", "ma", "polynomial", "strings"):
     importlib.import_module(f"numpy.{_module}")  # their functions can be overridden too, once they are there
@@ -221,7 +221,7 @@ def assert_like(got: Any, expected: Any) -> None:
 def test_a_call_gives_what_it_gives_on_the_plain_array(
     name: str, data: Any, item_ndim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_chunks, "CHUNK_BYTES", 300)  # so that every reduction goes through several blocks
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 300)  # so that every reduction goes through several blocks
     array = ca.compress(data, item_ndim=item_ndim, codec="rle")
     try:
         expected = CALLS[name](data)
@@ -243,20 +243,20 @@ def test_any_reduction_over_any_axes(data: st.DataObject) -> None:
         st.sampled_from(["sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "count_nonzero"])
     )
     keepdims = data.draw(st.booleans())
-    limit = _chunks.CHUNK_BYTES
-    _chunks.CHUNK_BYTES = data.draw(st.sampled_from([1, 20, 100, limit]))
+    limit = chunks.CHUNK_BYTES
+    chunks.CHUNK_BYTES = data.draw(st.sampled_from([1, 20, 100, limit]))
     try:
         assert_like(
             getattr(np, name)(array, axis=axes, keepdims=keepdims),
             getattr(np, name)(values, axis=axes, keepdims=keepdims),
         )
     finally:
-        _chunks.CHUNK_BYTES = limit
+        chunks.CHUNK_BYTES = limit
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_the_first_of_equals_and_the_first_nan(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_chunks, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 64)
     for seed in range(20):
         values = np.random.default_rng(seed).integers(0, 3, (9, 5)).astype(np.float64)
         if seed % 2:

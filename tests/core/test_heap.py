@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from compressed_array import _heap
 from compressed_array._heap import HostHeap
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.payloads import Payloads
 
 
 def payloads(parts: list[bytes]) -> Payloads:

@@ -16,13 +16,14 @@ import pytest
 from arrays import assert_same
 
 import compressed_array as ca
-from compressed_array import _described, _file
-from compressed_array._cellstore import FIRST_CODEC, Export
-from compressed_array._frame_state import STREAMED_FROM, FrameExport
-from compressed_array._groups import FIRST_CODEC as FIRST_PACKED
-from compressed_array._groups import KIND_BITS, RAW
-from compressed_array._layouts import Layout
-from compressed_array._state import State
+from compressed_array._array import file
+from compressed_array._array.pickling import State
+from compressed_array._stores.cells import FIRST_CODEC, Export
+from compressed_array._stores.frames.export import STREAMED_FROM, FrameExport
+from compressed_array._stores.frames.groups import FIRST_CODEC as FIRST_PACKED
+from compressed_array._stores.frames.groups import KIND_BITS, RAW
+from compressed_array._stores.frames.layouts import Layout
+from compressed_array.codecs import _description
 
 PLAIN = (np.arange(60 * 3 * 200).reshape(60, 3, 200) // 37 % 5).astype(np.uint8)
 NASTY = [True, None, -1, 0, 1, 2**31, 10**12, 10**400, 1.5, "x", [], {}, [True]]
@@ -35,13 +36,13 @@ def path(tmp_path: Path) -> Path:
 
 def parts_of(path: Path) -> tuple[dict[str, Any], bytes]:
     data = path.read_bytes()
-    _, length, _ = _file.PREFIX.unpack(data[: _file.PREFIX.size])
-    return json.loads(data[_file.PREFIX.size :][:length]), data[_file.PREFIX.size + length :]
+    _, length, _ = file.PREFIX.unpack(data[: file.PREFIX.size])
+    return json.loads(data[file.PREFIX.size :][:length]), data[file.PREFIX.size + length :]
 
 
 def write(path: Path, header: Any, sections: bytes) -> None:
     text = json.dumps(header).encode()
-    path.write_bytes(_file.PREFIX.pack(_file.MAGIC, len(text), zlib.crc32(text)) + text + sections)
+    path.write_bytes(file.PREFIX.pack(file.MAGIC, len(text), zlib.crc32(text)) + text + sections)
 
 
 def refused(path: Path) -> None:
@@ -55,7 +56,7 @@ def test_sizes_of_sections(lie: Any, codec: str, path: Path) -> None:
     """Together they fill the file, as they should, and one of them by itself does not."""
     ca.save(path, ca.compress(PLAIN, item_ndim=1, codec=codec))
     header, sections = parts_of(path)
-    names = list(_file.SECTIONS[header["store"]])
+    names = list(file.SECTIONS[header["store"]])
     for name, other in zip(names, names[1:] + names[:1], strict=True):
         changed = json.loads(json.dumps(header))
         both = changed["sections"][name]["nbytes"] + changed["sections"][other]["nbytes"]
@@ -143,12 +144,12 @@ def test_sections_may_be_lies(codec: str, some: int, path: Path, rng: np.random.
         pytest.importorskip("zstandard")
     ca.save(path, ca.compress(PLAIN[:20], item_ndim=1, codec=codec))
     header, sections = parts_of(path)
-    sizes = [header["sections"][name]["nbytes"] for name in _file.SECTIONS[header["store"]]]
+    sizes = [header["sections"][name]["nbytes"] for name in file.SECTIONS[header["store"]]]
     for _ in range(some):
         data = bytearray(sections)
         data[int(rng.integers(len(data)))] = int(rng.integers(256))
         ends = np.cumsum(sizes).tolist()
-        for name, low, high in zip(_file.SECTIONS[header["store"]], [0, *ends], ends, strict=False):
+        for name, low, high in zip(file.SECTIONS[header["store"]], [0, *ends], ends, strict=False):
             header["sections"][name]["crc32"] = zlib.crc32(data[low:high])
         write(path, header, bytes(data))
         try:
@@ -162,7 +163,7 @@ def test_sections_may_be_lies(codec: str, some: int, path: Path, rng: np.random.
 
 def save_state(path: Path, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(_file, "take", lambda array: state)
+        patch.setattr(file, "take", lambda array: state)
         ca.save(path, ca.zeros(1, np.uint8))
 
 
@@ -241,7 +242,7 @@ def test_payloads_of_numcodecs_take_what_an_item_does(name: str, path: Path, mon
 @pytest.mark.parametrize("name", ["BZ2", "Zlib", "GZip", "LZMA", "Zstd", "Blosc", "LZ4"])
 def test_payloads_of_numcodecs_that_are_damaged(name: str, rng: np.random.Generator) -> None:
     """They raise or decode to as many bytes; and those that are not are what numcodecs makes of them."""
-    from compressed_array._payloads import Payloads
+    from compressed_array._runtime.payloads import Payloads
     from compressed_array.abc import decode_each
     from compressed_array.testing import mutations
 
@@ -266,7 +267,7 @@ def test_a_missing_library_is_named_with_its_extra(path: Path, monkeypatch: pyte
         with pytest.raises(ca.CodecUnavailableError, match=r"'bz2'.*compressed-array\[numcodecs\]"):
             ca.load(path)
     header, sections = parts_of(path)
-    for codec_id in _described.EXTRAS:
+    for codec_id in _description.EXTRAS:
         if codec_id not in {*numcodecs.registry.codec_registry, *numcodecs.registry.entries}:
             header["codecs"][0]["config"] = {"id": codec_id}
             write(path, header, sections)

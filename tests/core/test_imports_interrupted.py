@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from interruptions import Interruption
 
-from compressed_array import _kernels
+from compressed_array._runtime import loading
 
 USE = """
 import faulthandler, signal, sys, threading, time
 import numpy as np
 import compressed_array as ca
-from compressed_array import _kernels
+from compressed_array._runtime import loading
 
 faulthandler.dump_traceback_later(240, exit=True)
 watched, raises = sys.argv[1], {"Ctrl-C": KeyboardInterrupt, "a time limit": TimeoutError}[sys.argv[2]]
@@ -44,7 +44,7 @@ try:
 except raises:
     print("interrupted")
 use()
-assert _kernels.native("_native") is not None and ca.has_zstd()
+assert loading.native("_runtime.numba_tools") is not None and ca.has_zstd()
 """
 
 
@@ -53,7 +53,7 @@ assert _kernels.native("_native") is not None and ca.has_zstd()
     ("watched", "codec", "raises"),
     [
         ("numba.core.types", "delta", "Ctrl-C"),
-        ("compressed_array._native", "gzip", "a time limit"),
+        ("compressed_array._runtime.numba_tools", "gzip", "a time limit"),
         ("zstandard.backend_c", "zstd", "a time limit"),
     ],
 )
@@ -67,27 +67,27 @@ def test_a_library_whose_import_is_interrupted_is_used_later(watched: str, codec
 
 
 def test_interrupts_and_handlers_at_any_point_of_finding_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = _kernels.native("_native")
+    expected = loading.native("_runtime.numba_tools")
 
     def interrupt() -> None:
         raise KeyboardInterrupt
 
     def handler() -> None:
-        assert _kernels.native("_native") in (expected, None)  # None: it came too early to say
-        assert _kernels.load("wave").__name__ == "wave"
+        assert loading.native("_runtime.numba_tools") in (expected, None)  # None: it came too early to say
+        assert loading.load("wave").__name__ == "wave"
 
     for handles in (interrupt, handler):
         for nth in range(1, 200):
-            monkeypatch.setattr(_kernels, "_found", {})
+            monkeypatch.setattr(loading, "_found", {})
             monkeypatch.delitem(sys.modules, "wave", raising=False)
             try:
                 with Interruption(nth, handles) as interruption:
-                    _kernels.native("_native")
-                    _kernels.load("wave")
+                    loading.native("_runtime.numba_tools")
+                    loading.load("wave")
             except KeyboardInterrupt:
                 pass
-            assert _kernels.native("_native") is expected, interruption.where
-            assert _kernels.load("wave").open
+            assert loading.native("_runtime.numba_tools") is expected, interruption.where
+            assert loading.load("wave").open
             if interruption.left > 0:
                 break
         assert nth > 20

@@ -10,8 +10,9 @@ from conftest import CODECS
 from interruptions import Interruption
 
 import compressed_array as ca
-from compressed_array import _cellstore, _heap
-from compressed_array._cellstore import ADDRESS_MASK
+from compressed_array import _heap
+from compressed_array._stores import cells as _cellstore
+from compressed_array._stores.cells import ADDRESS_MASK
 
 CELLS, NBYTES = 12, 3000
 

@@ -15,10 +15,11 @@ from conftest import CODECS
 from interruptions import Interruption
 
 import compressed_array as ca
-from compressed_array import _epochs, _parallel
-from compressed_array._epochs import Epochs
-from compressed_array._lending import LARGEST, SMALLEST, Lender
-from compressed_array._parallel import Pool
+from compressed_array._runtime import epochs as _epochs
+from compressed_array._runtime import threads
+from compressed_array._runtime.epochs import Epochs
+from compressed_array._runtime.output_pool import LARGEST, SMALLEST, Lender
+from compressed_array._runtime.threads import Pool
 
 CELLS, LENGTH = 24, 4096
 SHARED = [name for name in ("delta", "zstd", "gzip") if name in CODECS]
@@ -34,8 +35,8 @@ def item(cell: int, version: int) -> Any:
 @pytest.fixture
 def _every_read_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "3")
-    monkeypatch.setattr(_parallel, "MIN_BYTES_PER_THREAD", 1)
-    monkeypatch.setattr(_parallel, "_pool", Pool())
+    monkeypatch.setattr(threads, "MIN_BYTES_PER_THREAD", 1)
+    monkeypatch.setattr(threads, "_pool", Pool())
 
 
 def filled(codec: str) -> tuple[Any, Any]:
@@ -211,11 +212,11 @@ REAL = """
 import faulthandler, random, signal, sys, time
 import numpy as np
 import compressed_array as ca
-from compressed_array import _parallel
+from compressed_array._runtime import threads
 
 faulthandler.dump_traceback_later(240, exit=True)
 codec, wanted, handles = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-_parallel.MIN_BYTES_PER_THREAD = 1024
+threads.MIN_BYTES_PER_THREAD = 1024
 rng = np.random.default_rng(0)
 plain = rng.integers(0, 4, (64, 3, 20000), np.uint8)
 array = ca.compress(plain, item_ndim=1, codec=codec)

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import compressed_array as ca
-from compressed_array import _chunks
-from compressed_array._cellstore import CellStore
-from compressed_array._framestore import FrameStore
+from compressed_array._runtime import chunks
+from compressed_array._stores.cells import CellStore
+from compressed_array._stores.frames.store import FrameStore
 
 
 def steps(count: int, *, first: int = 0) -> Any:
@@ -93,7 +93,7 @@ def test_an_array_that_begins_with_few_items_grows_to_a_stream(first: int) -> No
 def test_items_of_other_axes_are_joined_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = steps(200)
     array, other = ca.compress(plain, item_ndim=2, codec="gzip"), ca.compress(plain, item_ndim=1, codec="gzip")
-    monkeypatch.setattr(_chunks, "CHUNK_BYTES", plain[:10].nbytes)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", plain[:10].nbytes)
     read, most = CellStore.read, []
 
     def noted(store: CellStore, numbers: Any, out: Any) -> None:

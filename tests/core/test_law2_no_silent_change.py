@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import compressed_array as ca
-from compressed_array._cast import cast_exactly
+from compressed_array._runtime.casting import cast_exactly
 
 
 @pytest.mark.parametrize(

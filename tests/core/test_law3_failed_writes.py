@@ -9,7 +9,8 @@ import pytest
 from arrays import assert_same
 
 import compressed_array as ca
-from compressed_array import _chunks, _heap
+from compressed_array import _heap
+from compressed_array._runtime import chunks
 from compressed_array.codecs.rle import RLE
 
 PLAIN = np.random.default_rng(0).integers(0, 4, (40, 3, 50)).astype(np.uint8)
@@ -32,7 +33,7 @@ class FailingCodec(RLE):
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: type(key).__name__)
 @pytest.mark.parametrize("fuse", [0, 1, 60])
 def test_a_codec_that_breaks_in_the_middle(key: Any, fuse: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_chunks, "CHUNK_BYTES", 10 * 50)  # many small batches, of which some succeed
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 10 * 50)  # many small batches, of which some succeed
     FailingCodec.fuse = [10**9]
     array = ca.compress(PLAIN, item_ndim=1, codec=FailingCodec())
     view, stored = array[::2], array.nbytes_stored
@@ -72,7 +73,7 @@ def test_memory_that_runs_out_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_value_that_turns_out_not_to_fit_after_most_of_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_chunks, "CHUNK_BYTES", 500)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 500)
     array = ca.compress(PLAIN, item_ndim=1, codec="rle")
     value = PLAIN.astype(np.int64)
     value[-1, -1, -1] = 256

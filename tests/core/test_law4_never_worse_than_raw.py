@@ -9,8 +9,8 @@ import pytest
 from arrays import assert_same
 
 import compressed_array as ca
-from compressed_array._cellstore import RAW
-from compressed_array._framestore import FrameStore
+from compressed_array._stores.cells import RAW
+from compressed_array._stores.frames.store import FrameStore
 
 PER_RECORD = 4 + 12 + 2  # the cell, the two tables, their room to grow
 SLACK = 64 * 1024

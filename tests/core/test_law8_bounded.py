@@ -11,7 +11,8 @@ import pytest
 from arrays import assert_same
 
 import compressed_array as ca
-from compressed_array import _chunks, _heap
+from compressed_array import _heap
+from compressed_array._runtime import chunks
 
 
 def test_a_ring_neither_grows_nor_moves_anything(
@@ -19,7 +20,7 @@ def test_a_ring_neither_grows_nor_moves_anything(
 ) -> None:
     moved: list[int] = []
     real = ca.CompressedArray(1).store.__class__._rewrite
-    monkeypatch.setattr("compressed_array._cellstore.CellStore._rewrite", lambda *a: moved.append(1) or real(*a))
+    monkeypatch.setattr("compressed_array._stores.cells.CellStore._rewrite", lambda *a: moved.append(1) or real(*a))
     array = ca.zeros((400, 4, 2048), np.uint8, item_ndim=1, codec=codec)
     frames = [(rng.random((4, 2048)) < 0.3).astype(np.uint8) for _ in range(16)]
     held = []
@@ -62,7 +63,7 @@ REDUCTIONS: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("index", range(len(REDUCTIONS)))
 def test_a_pass_over_everything_keeps_a_block_at_a_time(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """4 MB of logical array, 64 KB blocks: far less than the whole is ever decoded at once."""
-    monkeypatch.setattr(_chunks, "CHUNK_BYTES", 64 * 1024)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 64 * 1024)
     array = ca.full((256, 4, 4096), 3, np.uint8, item_ndim=1, codec="rle")
     array[7, 1] = np.arange(4096) % 256
     REDUCTIONS[index](array[:8])

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import compressed_array as ca
-from compressed_array._lending import LARGEST, SMALLEST, Lender
+from compressed_array._runtime.output_pool import LARGEST, SMALLEST, Lender
 
 BYTES = np.dtype(np.uint8)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from interruptions import Interruption
 
-from compressed_array import _parallel
-from compressed_array._parallel import MIN_BYTES_PER_THREAD, Pool, over_rows, together
+from compressed_array._runtime import threads
+from compressed_array._runtime.threads import MIN_BYTES_PER_THREAD, Pool, over_rows, together
 
 PLENTY = 64 * MIN_BYTES_PER_THREAD
 
@@ -21,7 +21,7 @@ PLENTY = 64 * MIN_BYTES_PER_THREAD
 @pytest.fixture(autouse=True)
 def _three_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "3")
-    monkeypatch.setattr(_parallel, "_pool", Pool())
+    monkeypatch.setattr(threads, "_pool", Pool())
 
 
 def test_each_row_once() -> None:
@@ -231,4 +231,4 @@ def test_who_still_works_is_waited_for(fails: bool) -> None:
 def test_thread_count_is_a_number(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", asked)
     with pytest.raises(ValueError, match="COMPRESSED_ARRAY_THREADS"):
-        _parallel.thread_count()
+        threads.thread_count()

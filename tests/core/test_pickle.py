@@ -12,8 +12,8 @@ import pytest
 from arrays import DTYPES, assert_same, random_bits
 
 import compressed_array as ca
-from compressed_array._framestore import FrameStore
-from compressed_array._state import unpickle
+from compressed_array._array.pickling import unpickle
+from compressed_array._stores.frames.store import FrameStore
 
 PLAIN = (np.arange(400 * 2000).reshape(400, 2000) // 97 % 5).astype(np.uint8)
 

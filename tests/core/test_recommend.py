@@ -11,13 +11,14 @@ from streams import Stacked
 from compressed_array import (
     CompressedArray,
     UnsupportedDtypeError,
-    _recommend,
     compress,
     get_codec,
     has_zstd,
     recommend,
 )
-from compressed_array._recommend import Measurement, Recommendation, choose
+from compressed_array._array import recommend as recommend_module
+from compressed_array._array.recommend import Measurement, Recommendation
+from compressed_array.codecs._measure import choose
 from compressed_array.codecs.none import Raw
 
 
@@ -94,7 +95,7 @@ def test_score_weighs_time() -> None:
 
 def test_compressed_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compressed array is measured by its items, a bounded number of them, and not by its table."""
-    monkeypatch.setattr(_recommend, "SAMPLE_BYTES", 20 * 5000)
+    monkeypatch.setattr(recommend_module, "SAMPLE_BYTES", 20 * 5000)
     read = []
     original = CompressedArray.__getitem__
 

@@ -14,7 +14,7 @@ from arrays import assert_same
 
 import compressed_array as ca
 from compressed_array import _heap
-from compressed_array._epochs import Epochs
+from compressed_array._runtime.epochs import Epochs
 
 CELLS, LENGTH = 48, 6000
 

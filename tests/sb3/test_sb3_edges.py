@@ -19,7 +19,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 import compressed_array as ca
 import compressed_array_sb3 as cab
-from compressed_array import _lanes
+from compressed_array._stores.frames import lanes as _lanes
 from compressed_array_sb3._spaces import checked, uncopied
 from compressed_array_sb3.replay import CompressedReplay
 

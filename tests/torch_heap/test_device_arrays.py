@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from streams import Stacked
 
 import compressed_array as ca
-from compressed_array.torch import DeviceArray, _changes, _frames, _heap, _host_items, _sparse, _stored_frames, _streams
+from compressed_array.torch import DeviceArray, _frame_table, _heap, _host_lanes, _lanes
+from compressed_array.torch import _frame_table as _frames
+from compressed_array.torch._coders import delta, runs
 
 
 def can_be_copied(dtype: Any) -> bool:
@@ -36,9 +38,9 @@ DTYPES = sorted({d for d in vars(torch).values() if isinstance(d, torch.dtype) a
 @pytest.mark.parametrize("source", ["host", "host without numba", "device"])
 def test_rings(codec: str, kind: str, shape: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if source == "device":  # where items are compared that come from there, even if it is the host
-        monkeypatch.setattr(_streams, "is_on_host", lambda items: isinstance(items, np.ndarray))
+        monkeypatch.setattr(_lanes, "is_on_host", lambda items: isinstance(items, np.ndarray))
     elif source == "host without numba":
-        monkeypatch.setattr(_host_items, "native", lambda module: None)
+        monkeypatch.setattr(_host_lanes, "native", lambda module: None)
     streams = {
         "stacked": Stacked(3, 4, (1, 20, 20), kind),
         "last axis": Stacked(3, 4, (20, 20, 1), kind, axis=2),
@@ -250,18 +252,18 @@ def test_threads_write_and_read_one_store() -> None:
 
 # Where a write may be interrupted: by a device without memory, by a user who presses Ctrl-C.
 FAULTS = [
-    (_frames.FrameTable, "take"),
-    (_streams.Streams, "take"),
-    (_streams.Streams, "renumber"),
-    (_streams.Streams, "news"),
-    (_host_items.HostLook, "frames"),
-    (_host_items.HostLook, "remember"),
-    (_changes.Changes, "_renew"),
-    (_sparse.Sparse, "_append"),
+    (_frame_table.FrameTable, "take"),
+    (_lanes.Streams, "take"),
+    (_lanes.Streams, "renumber"),
+    (_lanes.Streams, "news"),
+    (_host_lanes.HostLook, "frames"),
+    (_host_lanes.HostLook, "remember"),
+    (delta.Changes, "_renew"),
+    (runs.Sparse, "_append"),
     (_heap.TorchHeap, "append"),
     (_heap.TorchHeap, "stage"),
     (_heap.TorchHeap, "moved"),
-    (_stored_frames, "on_device"),
+    (_frames, "on_device"),
 ]
 
 

@@ -17,7 +17,7 @@ from streams import Stacked
 
 import compressed_array as ca
 from compressed_array.torch import DeviceArray
-from compressed_array.torch._device_state import checksum, sealed
+from compressed_array.torch._state import checksum, sealed
 
 # How many steps: few, after which it is not known yet how items are stacked, or many.
 KINDS = [("delta", 40), ("delta", 1), ("rle", 40), ("gzip", 40), ("none", 40)]

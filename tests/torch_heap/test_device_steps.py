@@ -13,10 +13,10 @@ from streams import Stacked
 
 from compressed_array.codecs.delta import Delta
 from compressed_array.torch import DeviceArray
-from compressed_array.torch._changes import BASES, KEY_EVERY, Changes, heads
-from compressed_array.torch._stored_frames import StoredFrames
-from compressed_array.torch._streams import Streams
-from compressed_array.torch._waiting import WaitingSteps
+from compressed_array.torch._coders.delta import BASES, KEY_EVERY, Changes, heads
+from compressed_array.torch._frames import StoredFrames
+from compressed_array.torch._lanes import Streams
+from compressed_array.torch._pending import WaitingSteps
 
 
 @pytest.mark.parametrize("lanes", [1, 4])

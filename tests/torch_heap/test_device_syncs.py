@@ -1,6 +1,6 @@
 """How often the host waits for the device, and that no operation mixes the two: shown without a GPU.
 
-Every wait goes by `_host.fetch` or `to_host`. They are counted here; that there are no others is shown by running the
+Every wait goes by `_sync.fetch` or `to_host`. They are counted here; that there are no others is shown by running the
 same code on tensors without data, those of the device "meta": whatever needs data fails there. The arguments of every
 operation on the way are looked at, and only copies may have some on one device and some on the other.
 """
@@ -20,9 +20,10 @@ from torch.utils._pytree import tree_leaves
 
 import compressed_array as ca
 from compressed_array.codecs.delta import Delta
-from compressed_array.torch import DeviceArray, _changes, _hosted, _sparse, _stored_frames, _streams, _undecided
+from compressed_array.torch import DeviceArray, _frames, _lanes, _undecided
+from compressed_array.torch._coders import delta, host_codec, runs
 
-USERS = {"fetch": (_changes, _stored_frames, _hosted, _sparse), "to_host": (_hosted, _undecided)}
+USERS = {"fetch": (delta, _frames, host_codec, runs), "to_host": (host_codec, _undecided)}
 CODECS = ["delta", "rle", "gzip3", *(["zstd-3"] if ca.has_zstd() else [])]
 # Operations whose result depends on data, so that a GPU has to be waited for.
 WAITING = (
@@ -84,7 +85,7 @@ class Dispatched(TorchDispatchMode):
 def come_from(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have items that come from a device looked at there, where that device is the host as well."""
     if source == "device":
-        monkeypatch.setattr(_streams, "is_on_host", lambda items: isinstance(items, np.ndarray))
+        monkeypatch.setattr(_lanes, "is_on_host", lambda items: isinstance(items, np.ndarray))
 
 
 class OneDevice(TorchDispatchMode):
@@ -150,7 +151,7 @@ def test_steps_larger_than_what_can_wait_wait_twice_at_most() -> None:
             frames = rng.integers(0, 255, frames.shape).astype(np.uint8)
         waits = Waits()
         with patched(waits.counting), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_changes, "KEY_EVERY", 4)  # of which there is only room for four steps
+            patch.setattr(delta, "KEY_EVERY", 4)  # of which there is only room for four steps
             array[t % 9] = frames
         assert len(waits.fetched) <= 2
         assert t % 7 or np.array_equal(array[t % 9].numpy(), frames)

@@ -13,7 +13,7 @@ import torch
 from device_streams import Twins
 from streams import Stacked
 
-from compressed_array import _kernels
+from compressed_array._runtime import loading
 from compressed_array.torch import DeviceArray
 
 
@@ -60,7 +60,9 @@ def test_what_a_stream_remembers_is_what_was_stored(
     kernels: bool, key: str, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not kernels:
-        monkeypatch.setattr(_kernels, "_found", dict.fromkeys(("_native", "_news_kernels")))
+        monkeypatch.setattr(
+            loading, "_found", dict.fromkeys(("_runtime.numba_tools", "_stores.frames.kernels.new_frames"))
+        )
         rounds //= 3
     rng = np.random.default_rng(0)
     frames = rng.integers(0, 256, (12, 2, 96, 96), np.uint8)

@@ -17,7 +17,8 @@ from streams import Stacked
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from compressed_array.codecs.delta import Delta
-from compressed_array.torch import DeviceArray, _changes, _frames, _heap, _host_items, _sparse, _streams, _waiting
+from compressed_array.torch import DeviceArray, _frame_table, _heap, _host_lanes, _lanes, _pending
+from compressed_array.torch._coders import delta, runs
 
 SHAPE = (4, 20, 20)
 
@@ -111,7 +112,7 @@ def test_a_step_asks_nothing_of_the_device_until_there_are_some() -> None:
     twins = Twins("delta", 60, Stacked(3, 4, (1, 20, 20), episode=100))
     twins.add(10)
     counts = []
-    for step in twins.stream.steps(4 * _changes.KEY_EVERY):
+    for step in twins.stream.steps(4 * delta.KEY_EVERY):
         with Operations() as seen:
             for array, items in zip(twins.arrays, step[:2], strict=True):
                 array[0] = items
@@ -120,16 +121,16 @@ def test_a_step_asks_nothing_of_the_device_until_there_are_some() -> None:
 
 
 FAULTS = [
-    (_frames.FrameTable, "take"),
-    (_streams.Streams, "news"),
-    (_streams.Streams, "take"),
-    (_waiting.WaitingSteps, "new"),
-    (_waiting.WaitingSteps, "frames"),
-    (_waiting.Cells, "fill"),
+    (_frame_table.FrameTable, "take"),
+    (_lanes.Streams, "news"),
+    (_lanes.Streams, "take"),
+    (_pending.WaitingSteps, "new"),
+    (_pending.WaitingSteps, "frames"),
+    (_pending.Cells, "fill"),
     (_heap.TorchHeap, "stage"),
-    (_changes.Changes, "encode"),
-    (_streams.Streams, "renumber"),
-    (_sparse.Sparse, "_append"),
+    (delta.Changes, "encode"),
+    (_lanes.Streams, "renumber"),
+    (runs.Sparse, "_append"),
 ]
 
 
@@ -166,7 +167,7 @@ def test_what_waits_is_not_lost_when_storing_it_fails(fault: Any, when: str, how
 def test_lanes_do_not_go_by_an_item_that_was_interrupted(after: str, monkeypatch: pytest.MonkeyPatch) -> None:
     twins = Twins("delta", 30, Stacked(3, 4, (1, 20, 20), episode=9))
     twins.add(12)
-    real = _host_items.HostLook.take_news
+    real = _host_lanes.HostLook.take_news
     interrupted = full(77, 3)
 
     def failing(*args: Any) -> Any:
@@ -174,11 +175,11 @@ def test_lanes_do_not_go_by_an_item_that_was_interrupted(after: str, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_host_items.HostLook, "take_news", failing)
+        patch.setattr(_host_lanes.HostLook, "take_news", failing)
         with pytest.raises(KeyboardInterrupt):
             twins.arrays[0][5] = interrupted
     if after == "device":
-        monkeypatch.setattr(_streams, "is_on_host", lambda items: isinstance(items, np.ndarray))
+        monkeypatch.setattr(_lanes, "is_on_host", lambda items: isinstance(items, np.ndarray))
     twins.arrays[0][6] = twins.plains[0][6] = interrupted
     twins.check()
     twins.add(20)
@@ -202,7 +203,7 @@ def test_news_are_the_same_without_kernels(layout: tuple[int, int], monkeypatch:
     found = []
     for is_native in (True, False):
         if not is_native:
-            monkeypatch.setattr(_host_items, "native", lambda name: None)
+            monkeypatch.setattr(_host_lanes, "native", lambda name: None)
         twins = Twins("delta", 30, Stacked(layout[0], layout[1], (1, 20, 20), episode=9))
         twins.add(14)
         waiting = twins.arrays[0].store.frames.waiting

@@ -18,7 +18,7 @@ from compressed_array import (
     get_codec,
     zeros,
 )
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.payloads import Payloads
 from compressed_array.abc import decode_each, deliver
 from compressed_array.testing import CodecTests
 

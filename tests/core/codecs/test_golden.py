@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from compressed_array import CodecUnavailableError, available_codecs, get_codec
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.payloads import Payloads
 
 GOLDEN = Path(__file__).parent / "golden"
 CONFIGS = sorted(GOLDEN.glob("*.json"))

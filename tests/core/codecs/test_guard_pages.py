@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from compressed_array import CodecUnavailableError, CorruptPayloadError, get_codec, has_zstd
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.payloads import Payloads
 from compressed_array.testing import mutations
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="protects pages by Linux's mprotect")
@@ -81,7 +81,7 @@ def test_decoders(spec: Any, hidden: bool) -> None:
     codec = make(spec)
     rng = np.random.default_rng(2)
     source, target = Guarded(2 * max(SIZES) + 1024), Guarded(2 * max(SIZES))
-    with mock.patch("compressed_array.codecs._foreign.lz4_block", return_value=None) if hidden else nullcontext():
+    with mock.patch("compressed_array.codecs._clib.lz4_block", return_value=None) if hidden else nullcontext():
         for record in records(rng):
             payload = bytes(codec.encode(record))
             for bad in (payload, *mutations(payload, 12, seed=int(rng.integers(2**30)))):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import compressed_array
-from compressed_array import _kernels, available_codecs, get_codec, has_numba
-from compressed_array.dtypes import KERNEL_MODULES
+from compressed_array import available_codecs, get_codec, has_numba
+from compressed_array._runtime import loading
 
 PACKAGE = Path(compressed_array.__file__).parent
 
@@ -28,11 +27,11 @@ def run(code: str, *arguments: str, timeout: float = 120, **env: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("module", KERNEL_MODULES)
+@pytest.mark.parametrize("module", loading.kernel_modules())
 def test_every_kernel_compiles(module: str) -> None:
     """`native` takes whatever is wrong with a kernel for a numba that does not work; this does not."""
     pytest.importorskip("numba")
-    assert importlib.import_module(f"compressed_array.{module}") is _kernels.native(module)
+    assert importlib.import_module(f"compressed_array.{module}") is loading.native(module)
 
 
 def is_kernel(node: ast.AST) -> bool:
@@ -131,11 +130,11 @@ assert os.waitpid(child, 0)[1] == 0, "the child hung"
     ("name", "watched"),
     [
         ("rle-jit", "numba"),
-        ("rle-jit", "_rle_encode"),
+        ("rle-jit", "_rle_encode_kernels"),
         ("lz4-block", "_lz4_kernels"),
         ("zstd", "_zstd_kernels"),
         ("zstd", "zstandard"),
-        ("gzip", "compressed_array._native"),
+        ("gzip", "compressed_array._runtime.numba_tools"),
     ],
 )
 def test_fork_waits_for_a_first_use(name: str, watched: str) -> None:
@@ -190,20 +189,20 @@ def test_missing_numba_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> No
         asked.append(name)
         raise ImportError(name)
 
-    monkeypatch.setattr(_kernels, "_found", {})
+    monkeypatch.setattr(loading, "_found", {})
     monkeypatch.setattr("importlib.import_module", import_module)
-    assert [_kernels.native("_native") for _ in range(3)] == [None] * 3
+    assert [loading.native("_runtime.numba_tools") for _ in range(3)] == [None] * 3
     assert len(asked) == 1
 
 
 USE = """
 import sys
 import compressed_array as ca
-from compressed_array import _kernels
+from compressed_array._runtime import loading
 data = bytes(400)
 plain, jitted = (bytes(ca.get_codec(name).encode(data)) for name in ("rle", "rle-jit"))
 assert plain == jitted
-assert _kernels.native("codecs._rle_encode") is not None
+assert loading.native("codecs._rle_encode_kernels") is not None
 print(len(plain))
 """
 
@@ -243,14 +242,6 @@ def test_a_first_compile_is_said_once_and_a_cache_that_cannot_be_had_too(tmp_pat
     assert run(LOUD + USE, NUMBA_CACHE_DIR=str(tmp_path)).count("compiling kernels") == 1
     assert "compiling kernels" not in run(LOUD + USE, NUMBA_CACHE_DIR=str(tmp_path))
     assert run(LOUD + NOWHERE + USE).count("NUMBA_CACHE_DIR") == 1
-
-
-def test_the_cache_knows_every_file_of_constants() -> None:
-    """Whatever a module of kernels imports from this package may be compiled into it."""
-    text = (PACKAGE / "_native.py").read_text()
-    for file in PACKAGE.glob("_*_kernels.py"):
-        for name in re.findall(r"^from compressed_array\._(\w+) import", file.read_text(), re.MULTILINE):
-            assert name == "native" or name.endswith("_kernels") or f'"{name}"' in text, (file.name, name)
 
 
 def test_libraries_that_do_not_import(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compressed_array import CorruptPayloadError, has_numba
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.payloads import Payloads
 from compressed_array.testing import mutations
 
 block = pytest.importorskip("lz4.block")
@@ -24,7 +24,7 @@ def decode_by_kernel(payload: bytes, size: int) -> bytes | None:
     """What our own decoder makes of one payload, or None if it refuses it; the memory around is watched."""
     guarded = np.full(size + 128, 0xA5, np.uint8)
     try:
-        with mock.patch("compressed_array.codecs._foreign.lz4_block", return_value=None):
+        with mock.patch("compressed_array.codecs._clib.lz4_block", return_value=None):
             LZ4Block().decode_batch(
                 Payloads.from_parts([np.frombuffer(payload, np.uint8)]), guarded[64 : 64 + size].reshape(1, size)
             )

@@ -16,7 +16,7 @@ pytest.importorskip("numba")
 
 def test_gather() -> None:
     """Rows from `low` up to `high` are filled, and no other."""
-    from compressed_array._native import address_of, gather
+    from compressed_array._runtime.numba_tools import address_of, gather
 
     source = np.arange(1000, dtype=np.uint8).reshape(10, 100)
     out = np.full((5, 100), 0xA5, np.uint8)
@@ -27,7 +27,7 @@ def test_gather() -> None:
 
 
 def test_pack() -> None:
-    from compressed_array._native import address_of, pack
+    from compressed_array._runtime.numba_tools import address_of, pack
 
     source = np.arange(200, dtype=np.uint8)
     out = np.full(30, 0xA5, np.uint8)
@@ -41,7 +41,7 @@ def test_jit_without_a_place_for_its_cache(monkeypatch: pytest.MonkeyPatch) -> N
     """Where numba finds no directory to write to, a kernel is compiled all the same."""
     import numba
 
-    from compressed_array._native import jit
+    from compressed_array._runtime.numba_tools import jit
 
     real = numba.njit
 

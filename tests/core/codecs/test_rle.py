@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compressed_array import CorruptPayloadError, has_numba
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.payloads import Payloads
 from compressed_array.codecs import _rle_formula as formula
 from compressed_array.codecs.rle import RLE, RLEJit
 
@@ -110,9 +110,9 @@ def test_bad_itemsize(itemsize: object) -> None:
 @needs_numba
 def test_kernels_are_compiled_once() -> None:
     """A kernel has the one signature it declares: no later use compiles, whatever it is given."""
-    from compressed_array.codecs import _rle_decode, _rle_encode
+    from compressed_array.codecs import _rle_decode_kernels, _rle_encode_kernels
 
-    dispatchers = (_rle_encode.encode_rows, _rle_decode.decode_rows, _rle_decode.decoded_size)
+    dispatchers = (_rle_encode_kernels.encode_rows, _rle_decode_kernels.decode_rows, _rle_decode_kernels.decoded_size)
     before = [d.signatures for d in dispatchers]
     for itemsize in (1, 2, 4, 8):
         records = np.zeros((3, 800), np.uint8)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from compressed_array import CorruptPayloadError, UnknownCodecError, get_codec, shorthand
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.payloads import Payloads
 
 pytest.importorskip("zstandard")
 
@@ -98,9 +98,9 @@ def test_broken_dictionary(trained: Zstd) -> None:
 def test_errors_of_the_library_are_reported(monkeypatch: pytest.MonkeyPatch, trained: Zstd) -> None:
     """Only too little room means that a record does not shrink; no other error may pass for that."""
     pytest.importorskip("numba")
-    from compressed_array.codecs import _foreign
+    from compressed_array.codecs import _clib
 
-    functions = _foreign.zstd()
+    functions = _clib.zstd()
     if functions is None:
         pytest.skip("this build hides zstd's functions")
     records = some_records()

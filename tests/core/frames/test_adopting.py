@@ -16,11 +16,14 @@ from interruptions import Interruption
 from streams import FRAME_CODECS, Screens, Stacked, check_store, frames_stored, pair
 
 import compressed_array as ca
-from compressed_array import _adoption, _frame_native, _heap, _kernels, _state, _transfer
-from compressed_array._framestore import FrameStore
-from compressed_array._groups import ADDRESS_MASK, FREE
+from compressed_array import _heap
+from compressed_array._array import pickling, transfer
 from compressed_array._heap import OFFSET_BITS
-from compressed_array._lanes import GROUP_OF
+from compressed_array._runtime import loading
+from compressed_array._stores.frames import adoption, engine_native
+from compressed_array._stores.frames.groups import ADDRESS_MASK, FREE
+from compressed_array._stores.frames.lanes import GROUP_OF
+from compressed_array._stores.frames.store import FrameStore
 from compressed_array.codecs.delta import Delta
 
 ENGINES = [True, False] if ca.has_numba() else [False]
@@ -31,8 +34,10 @@ SHAPES = [(4, (1, 20, 20), 0), (1, (20, 20), 0), (3, (17, 17, 1), 2), (4, (1, 6,
 @pytest.fixture(params=ENGINES, ids=["native" if native else "numpy" for native in ENGINES])
 def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.param and ca.has_numba():
-        _kernels.native("_frame_kernels")  # or a store would ask again and again whether there are kernels after all
-        monkeypatch.setattr(_frame_native, "is_usable", lambda frames: False)
+        loading.native(
+            "_stores.frames.kernels.write"
+        )  # or a store would ask again and again whether there are kernels after all
+        monkeypatch.setattr(engine_native, "is_usable", lambda frames: False)
 
 
 class Writer:
@@ -193,7 +198,7 @@ def test_nothing_is_decoded_and_every_frame_is_there_once(codec: str, monkeypatc
 
 
 def test_pairs_that_have_to_be_decoded_still_have_every_frame_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_transfer, "_adopted", lambda *_: False)
+    monkeypatch.setattr(transfer, "_adopted", lambda *_: False)
     writer = Writer(Stacked(2, 4, (1, 20, 20), episode=1000), 64, "delta")
     data, obs, next_obs = writer.next()
     ring = Ring(200, obs[0], Delta(stack_axis=0)).arrays
@@ -236,7 +241,7 @@ def cameras(seed: int, count: int) -> Any:
 @pytest.mark.usefixtures("_engine")
 @pytest.mark.parametrize("room", [0, 1, 16])
 def test_frames_that_references_foretell(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_adoption, "MOST_TAKEN", room)
+    monkeypatch.setattr(adoption, "MOST_TAKEN", room)
     ring, said = ca.zeros((400, 32, 32), np.uint8, item_ndim=2, codec="auto"), adopted(monkeypatch)
     plain = np.zeros(ring.shape, np.uint8)
     for turn in range(4):
@@ -256,7 +261,7 @@ def test_frames_that_references_foretell(room: int, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("codec", FRAME_CODECS)
 @pytest.mark.parametrize("what", ["calm", "busy", "noise", "camera", "numbers"])
 def test_both_engines_take_over_alike(what: str, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_adoption, "MOST_TAKEN", 1)
+    monkeypatch.setattr(adoption, "MOST_TAKEN", 1)
     chunks = []
     for seed in range(4):
         screens, rng = Screens(seed, (24, 24), what), np.random.default_rng(seed)
@@ -270,11 +275,11 @@ def test_both_engines_take_over_alike(what: str, codec: str, monkeypatch: pytest
     for native in ENGINES:
         with pytest.MonkeyPatch.context() as patch:
             if not native:
-                patch.setattr(_frame_native, "is_usable", lambda frames: False)
+                patch.setattr(engine_native, "is_usable", lambda frames: False)
             ring = ca.zeros(shape, np.uint8, item_ndim=2, codec=codec)
             for turn, chunk in enumerate(chunks):
                 ring[120 * turn : 120 * turn + 120] = pickle.loads(chunk)
-            states.append(_state.take(ring))
+            states.append(pickling.take(ring))
             plain = np.concatenate([pickle.loads(chunk).read() for chunk in chunks])
             assert_same(ring, plain)
     np.testing.assert_array_equal(states[0].cells, states[1].cells)
@@ -357,8 +362,8 @@ def test_any_dtype(dtype: str) -> None:
 
 
 def test_much_at_once_is_taken_over_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_transfer, "SMALLER", 1)
-    monkeypatch.setattr("compressed_array._chunks.CHUNK_BYTES", 100 * 1600)
+    monkeypatch.setattr(transfer, "SMALLER", 1)
+    monkeypatch.setattr("compressed_array._runtime.chunks.CHUNK_BYTES", 100 * 1600)
     said = adopted(monkeypatch)
     writer = Writer(Stacked(2, 4, (1, 20, 20), "noise"), 150, "delta")
     ring = Ring(200, writer.stream.items(), "delta")
@@ -393,7 +398,7 @@ def test_what_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         (_heap.HostHeap, "append"),
         (type(ring.arrays[0].store._keeper), "tend"),
         (type(ring.arrays[0].store.engine), "retain"),
-        (_adoption.Adoption, "prepared"),
+        (adoption.Adoption, "prepared"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(where, name, fail)

@@ -14,8 +14,8 @@ from arrays import assert_same
 from streams import Screens, Stacked, check_store, record_kinds
 
 import compressed_array as ca
-from compressed_array._framestore import FrameStore
-from compressed_array._groups import FROM_REFERENCE, SINCE_LAST
+from compressed_array._stores.frames.groups import FROM_REFERENCE, SINCE_LAST
+from compressed_array._stores.frames.store import FrameStore
 from compressed_array.codecs.none import Raw
 
 SHAPE = (32, 32)

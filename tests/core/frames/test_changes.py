@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compressed_array import CorruptPayloadError, _changes
-from compressed_array._kernels import native
-from compressed_array._test_data import mutations
-from compressed_array.codecs import delta
+from compressed_array import CorruptPayloadError
+from compressed_array._runtime.loading import native
+from compressed_array.codecs import _changes, delta
+from compressed_array.testing import mutations
 
 Bytes = np.ndarray
 

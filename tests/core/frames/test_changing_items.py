@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import compressed_array as ca
-from compressed_array import _kernels
+from compressed_array._runtime import loading
 
 SHAPE = (2, 4, 128, 128)
 
@@ -50,7 +50,11 @@ def test_what_a_stream_remembers_is_what_was_stored(
     if kernels and not ca.has_numba():
         pytest.skip("there are no kernels")
     if not kernels:
-        monkeypatch.setattr(_kernels, "_found", dict.fromkeys(("_native", "_frame_kernels", "_walk_kernels")))
+        monkeypatch.setattr(
+            loading,
+            "_found",
+            dict.fromkeys(("_runtime.numba_tools", "_stores.frames.kernels.write", "_stores.frames.kernels.read")),
+        )
         rounds //= 10
     rng = np.random.default_rng(0)
     array = ca.zeros((6, *SHAPE), np.uint8, item_ndim=3, codec="delta")

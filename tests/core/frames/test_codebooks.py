@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import compressed_array as ca
-from compressed_array import _book_learning, _changes, _codebooks, _frame_state, _residuals
-from compressed_array._codebooks import BEHIND, BITS, LENGTHS, NBYTES, WHOLE, ZEROS, Book
-from compressed_array._groups import ZSTD
-from compressed_array._kernels import native
+from compressed_array._runtime.loading import native
+from compressed_array._stores.frames import codebook_learning, codebooks, export, residuals
+from compressed_array._stores.frames.codebooks import BEHIND, BITS, LENGTHS, NBYTES, WHOLE, ZEROS, Book
+from compressed_array._stores.frames.groups import ZSTD
+from compressed_array.codecs import _changes
 
 KINDS = ("halves", "brains", "counts", "signed", "rows of zeros", "nothing", "noise", "odd ones")
 
@@ -42,28 +43,28 @@ def words(kind: str, count: int, word: int, rng: np.random.Generator) -> np.ndar
 
 @given(
     kinds=st.lists(st.sampled_from(KINDS), min_size=2, max_size=2),
-    word=st.sampled_from(_codebooks.WORD_SIZES),
+    word=st.sampled_from(codebooks.WORD_SIZES),
     count=st.integers(1, 300),
     seed=st.integers(0, 9999),
 )
 def test_words_come_back(kinds: list[str], word: int, count: int, seed: int) -> None:
     """By a book that was learnt from words like these, or from others."""
     rng = np.random.default_rng(seed)
-    book = _book_learning.learn(words(kinds[0], 500, word, rng).view(np.uint8), word)
-    assert _codebooks.checked(book) is not None
+    book = codebook_learning.learn(words(kinds[0], 500, word, rng).view(np.uint8), word)
+    assert codebooks.checked(book) is not None
     assert Book.of(book).data().tobytes() == book.tobytes()
     frame = np.ascontiguousarray(words(kinds[1], count, word, rng)).view(np.uint8)
-    body = _codebooks.encoded(frame, book)
-    assert _codebooks.encode(frame, book) == body
-    assert _codebooks.size_of(frame, book) == (frame.size if body is None else len(body))
+    body = codebooks.encoded(frame, book)
+    assert codebooks.encode(frame, book) == body
+    assert codebooks.size_of(frame, book) == (frame.size if body is None else len(body))
     if body is None:
         return
     there, back = np.frombuffer(body, np.uint8), np.empty_like(frame)
-    _codebooks.decode(there, book, back)
+    codebooks.decode(there, book, back)
     assert back.tobytes() == frame.tobytes()
-    assert _codebooks.fits(there, book, frame.size)
-    assert not _codebooks.fits(np.append(there, np.uint8(0)), book, frame.size)
-    kernels = native("_group_kernels")
+    assert codebooks.fits(there, book, frame.size)
+    assert not codebooks.fits(np.append(there, np.uint8(0)), book, frame.size)
+    kernels = native("_stores.frames.kernels.groups")
     if kernels is not None:
         back[:], behind = 0, np.append(there, np.zeros(BEHIND, np.uint8))
         kernels.decode_words_at(behind.ctypes.data, frame.size, book.ctypes.data, back.ctypes.data)
@@ -85,23 +86,23 @@ def test_words_come_back(kinds: list[str], word: int, count: int, seed: int) -> 
 )
 def test_how_few_bits_words_take(kind: str, word: int, most: float) -> None:
     rng = np.random.default_rng(0)
-    book = _book_learning.learn(words(kind, 4096, word, rng).view(np.uint8), word)
+    book = codebook_learning.learn(words(kind, 4096, word, rng).view(np.uint8), word)
     frame = words(kind, 4096, word, rng).view(np.uint8)
-    assert _codebooks.size_of(frame, book) <= most * frame.size
+    assert codebooks.size_of(frame, book) <= most * frame.size
 
 
 def test_a_book_sees_all_columns_of_wide_frames() -> None:
     rng, columns = np.random.default_rng(0), 1 << 14
     plain = np.concatenate([rng.normal(size=(32, columns)), np.zeros((32, columns))], axis=1).astype("<f4")
-    book = _book_learning.learn(plain.view(np.uint8), 4)
+    book = codebook_learning.learn(plain.view(np.uint8), 4)
     assert Book.of(book).is_zeros.any()
-    assert _codebooks.size_of(plain[0].view(np.uint8), book) < 0.45 * plain[0].nbytes
+    assert codebooks.size_of(plain[0].view(np.uint8), book) < 0.45 * plain[0].nbytes
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=2, max_size=256))
 def test_codes_are_as_short_as_prefix_codes_may_be(weights: list[int]) -> None:
-    lengths = _book_learning._code_lengths(weights)
-    assert max(lengths) <= _codebooks.LONGEST
+    lengths = codebook_learning._code_lengths(weights)
+    assert max(lengths) <= codebooks.LONGEST
     assert sum(2.0**-length for length in lengths) == 1
     cost = sum(weight * length for weight, length in zip(weights, lengths, strict=True))
     heap, least = list(weights), 0  # Huffman's, of any length
@@ -132,31 +133,31 @@ def test_codes_are_as_short_as_prefix_codes_may_be(weights: list[int]) -> None:
     ],
 )
 def test_books_from_outside_are_checked(place: int, value: int) -> None:
-    book = _book_learning.learn(words("brains", 500, 4, np.random.default_rng(0)).view(np.uint8), 4)
-    assert Book.of(book)[:5] == (4, 16, 16, 8, _codebooks.TURNED)
-    assert _codebooks.checked(book[:-1]) is None
+    book = codebook_learning.learn(words("brains", 500, 4, np.random.default_rng(0)).view(np.uint8), 4)
+    assert Book.of(book)[:5] == (4, 16, 16, 8, codebooks.TURNED)
+    assert codebooks.checked(book[:-1]) is None
     assert book.size == NBYTES
     book[place] = value
-    assert _codebooks.checked(book) is None
+    assert codebooks.checked(book) is None
 
 
 @pytest.mark.parametrize("engine", ["kernels", "numpy"])
 def test_records_by_a_book_from_outside_are_checked(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if engine == "numpy":
-        monkeypatch.setattr(_frame_state, "native", lambda name: None)
+        monkeypatch.setattr(export, "native", lambda name: None)
     elif not ca.has_numba():
         pytest.skip("there are no kernels here")
     frame = words("rows of zeros", 64, 4, np.random.default_rng(3)).view(np.uint8)
-    book = _book_learning.learn(frame, 4)
+    book = codebook_learning.learn(frame, 4)
     assert any(ZEROS <= bits < WHOLE for bits in Book.of(book).bits)
-    coded = _codebooks.encode(frame, book)
+    coded = codebooks.encode(frame, book)
     assert coded is not None
     lengths, books = np.array([frame.size, 300, NBYTES]), [None, None, book]
 
     def fits(number: int, body: bytes, nbytes: int = frame.size) -> bool:
-        body = _residuals.head(_residuals.word(_residuals.BOOK, number, 1)) + body
+        body = residuals.head(residuals.word(residuals.BOOK, number, 1)) + body
         data = np.frombuffer(_changes.varint(len(body) << 2 | ZSTD) + body, np.uint8)
-        return _frame_state._fits(data, False, 1, nbytes, lengths, books)
+        return export._fits(data, False, 1, nbytes, lengths, books)
 
     assert fits(2, coded)
     assert not any(fits(number, coded) for number in (0, 1, 3, 1000))

@@ -15,9 +15,9 @@ from arrays import assert_same
 from streams import check_store
 
 import compressed_array as ca
-from compressed_array import _frame_native
-from compressed_array._groups import FIRST_CODEC
-from compressed_array._packing import DICTIONARIES, Packing
+from compressed_array._stores.frames import engine_native
+from compressed_array._stores.frames.dictionaries import DICTIONARIES, Packing
+from compressed_array._stores.frames.groups import FIRST_CODEC
 from compressed_array.codecs.zstd import Zstd
 
 pytestmark = pytest.mark.skipif(not ca.has_zstd(), reason="zstd is missing")
@@ -79,7 +79,7 @@ def trained(plain: np.ndarray[Any, Any]) -> Any:
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each of the engines."""
     if request.param == "numpy":
-        monkeypatch.setattr(_frame_native, "is_usable", lambda frames: False)
+        monkeypatch.setattr(engine_native, "is_usable", lambda frames: False)
     elif not ca.has_numba():
         pytest.skip("there are no kernels here")
     return str(request.param)

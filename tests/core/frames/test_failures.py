@@ -11,10 +11,10 @@ import pytest
 from arrays import assert_same
 
 import compressed_array as ca
-from compressed_array import _frame_native, _frame_twin
-from compressed_array._groups import MOST_GROUPS, Groups
-from compressed_array._keeper import Keeper
-from compressed_array._lanes import COUNT, SEGMENT, Lanes
+from compressed_array._stores.frames import engine_native, engine_numpy
+from compressed_array._stores.frames.groups import MOST_GROUPS, Groups
+from compressed_array._stores.frames.lanes import COUNT, SEGMENT, Lanes
+from compressed_array._stores.frames.upkeep import Keeper
 from compressed_array.codecs.delta import Delta
 
 
@@ -61,10 +61,10 @@ def test_an_interrupt_between_a_new_segment_and_its_first_frame(monkeypatch: pyt
 
 
 def test_no_memory_for_the_second_frame_of_an_item(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_frame_native, "is_usable", lambda frames: False)
+    monkeypatch.setattr(engine_native, "is_usable", lambda frames: False)
     array = ca.zeros((40, 4, 20, 20), np.uint8, item_ndim=3, codec=Delta(16, stack_axis=0))
     plain, stack, calls = np.zeros(array.shape, np.uint8), Stack(20), []
-    encode = _frame_twin.encode_frame
+    encode = engine_numpy.encode_frame
 
     def fail(*arguments: Any) -> bytes:
         calls.append(1)
@@ -72,7 +72,7 @@ def test_no_memory_for_the_second_frame_of_an_item(monkeypatch: pytest.MonkeyPat
             raise MemoryError
         return encode(*arguments)
 
-    monkeypatch.setattr(_frame_twin, "encode_frame", fail)
+    monkeypatch.setattr(engine_numpy, "encode_frame", fail)
     plain[0] = array[0] = stack.push()
     before = stack.frames
     with pytest.raises(MemoryError):

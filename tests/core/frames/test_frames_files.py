@@ -13,7 +13,9 @@ from arrays import assert_same
 from streams import FRAME_CODECS, Screens, Stacked, check_store
 
 import compressed_array as ca
-from compressed_array import CorruptFileError, CorruptPayloadError, _file, _frame_native
+from compressed_array import CorruptFileError, CorruptPayloadError
+from compressed_array._array import file
+from compressed_array._stores.frames import engine_native
 from compressed_array.codecs.delta import Delta
 
 Parts = dict[str, np.ndarray[Any, Any]]
@@ -59,10 +61,10 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 def take_apart(path: Path) -> tuple[dict[str, Any], Parts]:
     data = path.read_bytes()
-    _, length, _ = _file.PREFIX.unpack(data[: _file.PREFIX.size])
-    header = json.loads(data[_file.PREFIX.size :][:length])
-    parts, at = {}, _file.PREFIX.size + length
-    for name, dtype in _file.SECTIONS["frames"].items():
+    _, length, _ = file.PREFIX.unpack(data[: file.PREFIX.size])
+    header = json.loads(data[file.PREFIX.size :][:length])
+    parts, at = {}, file.PREFIX.size + length
+    for name, dtype in file.SECTIONS["frames"].items():
         nbytes = header["sections"][name]["nbytes"]
         parts[name] = np.frombuffer(data[at : at + nbytes], dtype).copy()
         at += nbytes
@@ -73,7 +75,7 @@ def put_together(path: Path, header: dict[str, Any], parts: Parts) -> None:
     """A file with checksums that are right, whatever is in it."""
     sections = {name: {"nbytes": part.nbytes, "crc32": zlib.crc32(part.tobytes())} for name, part in parts.items()}
     text = json.dumps(header | {"sections": sections}).encode()
-    prefix = _file.PREFIX.pack(_file.MAGIC, len(text), zlib.crc32(text))
+    prefix = file.PREFIX.pack(file.MAGIC, len(text), zlib.crc32(text))
     path.write_bytes(prefix + text + b"".join(part.tobytes() for part in parts.values()))
 
 
@@ -231,7 +233,7 @@ def test_records_of_zstd_where_groups_are_packed(
     packing, _ = take_apart(tmp_path / "c.ca")
     put_together(tmp_path / "b.ca", header | {key: packing[key] for key in ("choice", "codecs")}, parts)
     if not by_kernels:
-        monkeypatch.setattr(_frame_native, "is_usable", lambda frames: False)
+        monkeypatch.setattr(engine_native, "is_usable", lambda frames: False)
     assert_same(ca.load(tmp_path / "b.ca"), plain)
     assert try_to_use(tmp_path / "b.ca", plain.shape)
 

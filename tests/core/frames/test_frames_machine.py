@@ -26,7 +26,7 @@ from streams import Stacked, check_store
 
 import compressed_array as ca
 from compressed_array import _heap
-from compressed_array._framestore import FrameStore
+from compressed_array._stores.frames.store import FrameStore
 
 STEPS = 40  # rows of the ring: enough for "auto" to take it for a stream
 # Depth, shape of a frame, axis of the stack: of frames that are coded and of frames that are kept as rows.

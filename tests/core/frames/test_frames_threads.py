@@ -14,8 +14,9 @@ from conftest import CODECS
 from streams import FRAME_CODECS, Screens, Stacked, check_store, pair
 
 import compressed_array as ca
-from compressed_array import _heap, _parallel
-from compressed_array._groups import ADDRESS_MASK, FIRST_CODEC, TAG_BITS
+from compressed_array import _heap
+from compressed_array._runtime import threads as _parallel
+from compressed_array._stores.frames.groups import ADDRESS_MASK, FIRST_CODEC, TAG_BITS
 from compressed_array.errors import CorruptPayloadError
 
 RING, LANES, VERSIONS = 48, 2, 600

@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 from streams import Screens
 
-from compressed_array import _book_learning, _changes, _codebooks, _residuals
-from compressed_array._frame_state import _fits
-from compressed_array._frame_twin import encode_frame
-from compressed_array._frames import Frames
-from compressed_array._groups import ZSTD
-from compressed_array._kernels import native
-from compressed_array._lanes import DELTA
-from compressed_array._layouts import Layout, geometry
-from compressed_array._store import exchange
-from compressed_array._test_data import mutations
+from compressed_array._runtime.loading import native
+from compressed_array._stores.frames import codebook_learning, codebooks, residuals
+from compressed_array._stores.frames.engine_numpy import encode_frame
+from compressed_array._stores.frames.export import _fits
+from compressed_array._stores.frames.groups import ZSTD
+from compressed_array._stores.frames.lanes import DELTA
+from compressed_array._stores.frames.layouts import Layout, geometry
+from compressed_array._stores.frames.tables import Frames
+from compressed_array._stores.protocol import exchange
+from compressed_array.codecs import _changes
+from compressed_array.testing import mutations
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="protects pages by Linux's mprotect"),
@@ -111,7 +112,7 @@ def group_of(size: int, count: int) -> tuple[bytes, Frames]:
 
 @pytest.mark.parametrize("size", [1, 5, 64, 300, 1000])
 def test_groups_are_checked_within_their_bounds(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels, memory = native("_group_kernels"), Guarded(32 * 1024)
+    kernels, memory = native("_stores.frames.kernels.groups"), Guarded(32 * 1024)
     group, _ = group_of(size, 6)
 
     references = np.array([size])
@@ -122,7 +123,7 @@ def test_groups_are_checked_within_their_bounds(size: int, monkeypatch: pytest.M
             for at in memory.places(data)
         }
         with monkeypatch.context() as patch:
-            patch.setattr("compressed_array._frame_state.native", lambda module: None)
+            patch.setattr("compressed_array._stores.frames.export.native", lambda module: None)
             answers.add(_fits(data, False, count, size, references))
         assert len(answers) == 1, "formula and kernel do not agree"
         return answers.pop()
@@ -140,14 +141,14 @@ def test_groups_are_checked_within_their_bounds(size: int, monkeypatch: pytest.M
 @pytest.mark.parametrize("share", [0, 0.1, 0.9])
 def test_words_by_a_codebook_are_checked_within_their_bounds(word: int, share: float) -> None:
     rng, memory, frames = np.random.default_rng(word), Guarded(4096), Guarded(1024)
-    kernels = native("_group_kernels")
+    kernels = native("_stores.frames.kernels.groups")
     small = np.where(rng.random(96) < share, 0, rng.integers(-90, 90, 96)).astype(f"<i{word}").view(np.uint8)
-    book = _book_learning.learn(small, word)
-    body, lengths, books = _codebooks.encode(small, book), np.array([0, 0]), np.array([0, book.ctypes.data])
+    book = codebook_learning.learn(small, word)
+    body, lengths, books = codebooks.encode(small, book), np.array([0, 0]), np.array([0, book.ctypes.data])
     assert body is not None
     for at in frames.places(small):
-        assert _codebooks.encode(at, book) == body
-    head = _residuals.head(_residuals.word(_residuals.BOOK, 1, 1))
+        assert codebooks.encode(at, book) == body
+    head = residuals.head(residuals.word(residuals.BOOK, 1, 1))
     for coded in (body, body[:-1], b"", *mutations(body, 150, seed=word)):
         record = head + coded
         data = np.frombuffer(_changes.varint(len(record) << 2 | ZSTD) + record, np.uint8)
@@ -155,7 +156,7 @@ def test_words_by_a_codebook_are_checked_within_their_bounds(word: int, share: f
             bool(kernels.group_fits(at.ctypes.data, at.size, 0, 1, small.size, lengths, books))
             for at in memory.places(data)
         }
-        assert answers == {_codebooks.fits(np.frombuffer(coded, np.uint8), book, small.size)}
+        assert answers == {codebooks.fits(np.frombuffer(coded, np.uint8), book, small.size)}
         if answers == {True}:
             behind, one, other = (
                 np.append(data[-len(coded) :], np.zeros(16, np.uint8)),
@@ -164,14 +165,14 @@ def test_words_by_a_codebook_are_checked_within_their_bounds(word: int, share: f
             for out in frames.places(one):
                 kernels.decode_words_at(behind.ctypes.data, out.size, book.ctypes.data, out.ctypes.data)
                 one[:] = out
-            _codebooks.decode(np.frombuffer(coded, np.uint8), book, other)
+            codebooks.decode(np.frombuffer(coded, np.uint8), book, other)
             np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("kernel_there", [True, False])
 def test_a_group_of_plain_frames_has_their_size(kernel_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not kernel_there:
-        monkeypatch.setattr("compressed_array._frame_state.native", lambda module: None)
+        monkeypatch.setattr("compressed_array._stores.frames.export.native", lambda module: None)
     data = np.zeros(300, np.uint8)
     assert _fits(data, True, 3, 100, np.array([100]))
     assert not _fits(data, True, 3, 99, np.array([99]))
@@ -209,9 +210,9 @@ def test_comparing_and_taking_frames_reads_items_and_no_more(depth: int, last: b
 def test_taking_over_groups_reads_these_and_no_more(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames that are written anew, since what they were coded against is not there, lie at both ends, too."""
     import compressed_array as ca
-    from compressed_array import _adoption
+    from compressed_array._stores.frames import adoption
 
-    monkeypatch.setattr(_adoption, "MOST_TAKEN", 0)
+    monkeypatch.setattr(adoption, "MOST_TAKEN", 0)
     rng, background = np.random.default_rng(0), Screens(0, (4, 24, 24), "noise").next()
     target, plain = ca.zeros((240, 24, 24), np.uint8, codec=codec), []
     for turn, frame in enumerate(background):

@@ -13,9 +13,9 @@ from arrays import assert_same, random_bits
 from streams import check_store
 
 import compressed_array as ca
-from compressed_array import _residuals
-from compressed_array._codebooks import NBYTES
-from compressed_array._frames import MOST_REFERENCES
+from compressed_array._stores.frames import residuals
+from compressed_array._stores.frames.codebooks import NBYTES
+from compressed_array._stores.frames.tables import MOST_REFERENCES
 
 Array = np.ndarray[Any, Any]
 needs_kernels = pytest.mark.skipif(not ca.has_numba(), reason="without kernels, so many steps take long")
@@ -140,7 +140,7 @@ def test_every_bit_comes_back(source: Source, nbytes: int, tmp_path: Path) -> No
     plain = odd_ones(source(rng, 160, 2, nbytes), rng)
     plain[100:150:10] = random_bits(plain[100:150:10].shape, plain.dtype, rng)
     array, expected = ring(plain, 120)
-    assert _residuals.foretells(array.store._frames.foretold) == _residuals.BOOK
+    assert residuals.foretells(array.store._frames.foretold) == residuals.BOOK
     assert_same(array, expected)
     check_store(array)
     ca.save(tmp_path / "states.ca", array)
@@ -159,7 +159,7 @@ def test_a_book_is_replaced_by_one_that_suits_better(monkeypatch: pytest.MonkeyP
     array, expected = ring(np.concatenate([early, late]), 600)
     assert len(array.store._frames.references) > 2
     assert_same(array, expected)
-    monkeypatch.setattr("compressed_array._choosing.MOST_REFERENCES", 2)
+    monkeypatch.setattr("compressed_array._stores.frames.trials.MOST_REFERENCES", 2)
     array, _ = ring(np.concatenate([early, late]), 600)
     assert len(array.store._frames.references) == 2 < MOST_REFERENCES
     assert_same(array, expected)
@@ -173,7 +173,7 @@ def test_noise_leaves_no_books_behind() -> None:
 
 
 def test_states_need_no_zstd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compressed_array._watch.has_zstd", lambda: False)
+    monkeypatch.setattr("compressed_array._stores.frames.policy.has_zstd", lambda: False)
     array, expected = ring(brains(np.random.default_rng(0), 300, 1, 1024), 300)
     assert array.nbytes_stored < 0.55 * expected.nbytes  # of so few, of which the first take all they have
     assert_same(array, expected)

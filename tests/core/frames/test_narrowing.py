@@ -16,11 +16,13 @@ from hypothesis.extra import numpy as hnp
 from streams import check_store, pair
 
 import compressed_array as ca
-from compressed_array import _frame_state, _narrowing, _state
-from compressed_array._groups import NARROW, PLAIN, TAG_BITS
-from compressed_array._keeper import Keeper
-from compressed_array._kernels import native
-from compressed_array._payloads import Payloads
+from compressed_array._array import pickling
+from compressed_array._runtime.loading import native
+from compressed_array._runtime.payloads import Payloads
+from compressed_array._stores.frames import bitpack
+from compressed_array._stores.frames import export as _frame_state
+from compressed_array._stores.frames.groups import NARROW, PLAIN, TAG_BITS
+from compressed_array._stores.frames.upkeep import Keeper
 from compressed_array.errors import CorruptPayloadError
 
 ROWS = st.tuples(st.integers(1, 64), st.integers(1, 30))
@@ -30,7 +32,7 @@ DTYPES = ["u1", "i2", "<f2", "<f4", ">f4", "<f8", "i8", "c8", "m8[s]", "?"]
 @st.composite
 def groups(draw: Any) -> tuple[np.ndarray, int]:
     """Rows of words, some columns of which hardly change, and how long a word is."""
-    word = draw(st.sampled_from(_narrowing.WORD_SIZES))
+    word = draw(st.sampled_from(bitpack.WORD_SIZES))
     count, columns = draw(ROWS)
     values = hnp.arrays(f"u{word}", (count, columns), elements=st.integers(0, 256**word - 1))
     rows = draw(values)
@@ -44,15 +46,15 @@ def groups(draw: Any) -> tuple[np.ndarray, int]:
 def test_rows_come_back_by_both(group: tuple[np.ndarray, int]) -> None:
     rows, word = group
     count, nbytes = rows.shape
-    narrowed = _narrowing.narrowed(rows, word)
-    assert _narrowing.fits(narrowed, count, nbytes)
-    np.testing.assert_array_equal(_narrowing.widened(narrowed, 0, count, nbytes), rows)
-    kernels = native("_group_kernels")
+    narrowed = bitpack.narrowed(rows, word)
+    assert bitpack.fits(narrowed, count, nbytes)
+    np.testing.assert_array_equal(bitpack.widened(narrowed, 0, count, nbytes), rows)
+    kernels = native("_stores.frames.kernels.groups")
     if kernels is None:
         return
     padded = np.concatenate([rows.reshape(-1), np.zeros(8, np.uint8)])
     twice = Payloads.in_one_buffer(padded, [0, 0], [rows.size, rows.size])
-    for native_group in map(_narrowing.narrow(twice, nbytes, word).__getitem__, range(2)):
+    for native_group in map(bitpack.narrow(twice, nbytes, word).__getitem__, range(2)):
         np.testing.assert_array_equal(native_group, narrowed)
     there = np.concatenate([narrowed, np.full(16, 0xAA, np.uint8)])
     for row in range(count):
@@ -172,7 +174,7 @@ def test_pickles_and_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["word", "division", "size", "bits", "wide", "long", "short", "count"])
 def test_a_group_from_outside_that_does_not_fit_is_refused(place: str) -> None:
     array = ca.compress(walk(200, lanes=1), item_ndim=1, codec="delta")
-    state = _state.take(array)
+    state = pickling.take(array)
     export = state.records
     numbers = np.asarray(state.cells)
     _frame_state.check(export, (17,), 4, numbers)

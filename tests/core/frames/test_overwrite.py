@@ -15,13 +15,13 @@ import pytest
 from streams import FRAME_CODECS, Stacked, check_store, pair
 
 import compressed_array as ca
-from compressed_array._frame_native import NativeEngine
-from compressed_array._groups import LISTED, PUT, PUT_AND_DIED
-from compressed_array._keeper import Keeper
-from compressed_array._kernels import has_numba
-from compressed_array._payloads import Payloads
-from compressed_array._row_writer import RowWriter
-from compressed_array.codecs import _foreign
+from compressed_array import has_numba
+from compressed_array._runtime.payloads import Payloads
+from compressed_array._stores.frames.engine_native import NativeEngine
+from compressed_array._stores.frames.groups import LISTED, PUT, PUT_AND_DIED
+from compressed_array._stores.frames.row_writer import RowWriter
+from compressed_array._stores.frames.upkeep import Keeper
+from compressed_array.codecs import _clib
 
 needs_kernels = pytest.mark.skipif(not has_numba(), reason="without kernels every row is written step by step")
 # Of so many lanes more groups could die in one call than there is room for in their list; and more than that has room.
@@ -260,7 +260,7 @@ def test_rows_of_a_thread_that_uses_many_levels_of_zstd() -> None:
         in_use = array.store._frames.intra.level
         for level in (2, 4, 5, 7, 8):  # none that a store uses by itself
             ca.get_codec(f"zstd/{level}").encode_parts(Payloads.from_parts([step.obs.reshape(-1)]))
-        assert in_use not in _foreign._contexts._compressors
+        assert in_use not in _clib._contexts._compressors
     np.testing.assert_array_equal(array.read(), plain)
     check_store(array)
 

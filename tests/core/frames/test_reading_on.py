@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from streams import FRAME_CODECS, Screens, Stacked, pair
 
 import compressed_array as ca
-from compressed_array import _parallel
-from compressed_array._groups import ADDRESS_MASK, FIRST_CODEC, NARROW, SLOTS, TAG_BITS
 from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
+from compressed_array._runtime import threads
+from compressed_array._stores.frames.groups import ADDRESS_MASK, FIRST_CODEC, NARROW, SLOTS, TAG_BITS
 from compressed_array.codecs.delta import Delta
 from compressed_array.errors import CorruptPayloadError
 
@@ -106,8 +106,8 @@ def test_every_step_from_group_to_group(codec: str, depth: int, step: int) -> No
 @pytest.mark.parametrize("codec", NAMES)
 def test_threads_that_take_windows_apart(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "3")
-    monkeypatch.setattr(_parallel, "_pool", _parallel.Pool())
-    monkeypatch.setattr(_parallel, "MIN_BYTES_PER_THREAD", 1)
+    monkeypatch.setattr(threads, "_pool", threads.Pool())
+    monkeypatch.setattr(threads, "MIN_BYTES_PER_THREAD", 1)
     for shape in SHAPES:
         obs, _, plain, _ = filled(codec, shape, "calm")
         for count in (3, 40, 333):

@@ -10,8 +10,8 @@ from arrays import assert_same
 from streams import FRAME_CODECS, Screens, Stacked, check_store, frames_stored, pair
 
 import compressed_array as ca
-from compressed_array._framestore import FrameStore
-from compressed_array._layouts import Layout
+from compressed_array._stores.frames.layouts import Layout
+from compressed_array._stores.frames.store import FrameStore
 from compressed_array.codecs.delta import Delta
 
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from streams import FRAME_CODECS, Screens, Stacked, check_store
 
 import compressed_array as ca
-from compressed_array import _frame_native, _residuals, _stacks, _state
-from compressed_array._frame_native import NativeEngine
-from compressed_array._frame_twin import TwinEngine
+from compressed_array._array import pickling
+from compressed_array._stores.frames import engine_native, residuals, stacks
+from compressed_array._stores.frames.engine_native import NativeEngine
+from compressed_array._stores.frames.engine_numpy import TwinEngine
 from compressed_array.codecs.delta import Delta
 
 pytestmark = pytest.mark.skipif(not ca.has_numba(), reason="there is one engine here")
@@ -27,7 +28,7 @@ def written(native: bool, shape: tuple[int, ...], dtype: Any, item_ndim: int, co
     """An array that was written to by one of the engines."""
     with pytest.MonkeyPatch.context() as patch:
         if not native:
-            patch.setattr(_frame_native, "is_usable", lambda frames: False)
+            patch.setattr(engine_native, "is_usable", lambda frames: False)
         array = ca.zeros(shape, dtype, item_ndim=item_ndim, codec=codec)
         for key, value in writes:
             array.store.rest() if key is REST else array.__setitem__(key, value)
@@ -45,7 +46,7 @@ def compare(shape: tuple[int, ...], dtype: Any, item_ndim: int, codec: Any, writ
     arrays = [written(native, shape, dtype, item_ndim, codec, writes) for native in (True, False)]
     numbers = [array.cells.numbers.copy() for array in arrays]
     np.testing.assert_array_equal(*numbers)
-    states = [_state.take(array) for array in arrays]
+    states = [pickling.take(array) for array in arrays]
     np.testing.assert_array_equal(states[0].cells, states[1].cells)
     for field in fields(states[0].records):
         a, b = (getattr(state.records, field.name) for state in states)
@@ -60,8 +61,8 @@ def compare(shape: tuple[int, ...], dtype: Any, item_ndim: int, codec: Any, writ
         check_store(array)
         with pytest.MonkeyPatch.context() as patch:
             if array is arrays[1]:
-                patch.setattr(_frame_native, "is_usable", lambda frames: False)
-            assert_same(_state.rebuild(ca.CompressedArray, state), plain)  # what the other engine wrote
+                patch.setattr(engine_native, "is_usable", lambda frames: False)
+            assert_same(pickling.rebuild(ca.CompressedArray, state), plain)  # what the other engine wrote
     return arrays[0]
 
 
@@ -96,7 +97,7 @@ def test_a_camera_of_which_pixels_are_foretold(dtype: str) -> None:
     top = np.iinfo(dtype).max
     plain = np.rint(smooth * top + rng.normal(0, top / 100, smooth.shape)).astype(dtype)
     array = compare((64, 32, 32), plain.dtype, 2, "auto", [(t % 64, frame) for t, frame in enumerate(plain)])
-    assert array.store._frames.foretold != _residuals.PLAIN
+    assert array.store._frames.foretold != residuals.PLAIN
 
 
 @pytest.mark.parametrize("dtype", ["<f4", "<i8"])
@@ -107,12 +108,12 @@ def test_states_by_a_codebook(dtype: str) -> None:
     states[120:125], states[60:62] = 0, states[59]
     states[:, :, 7] = np.where(rng.random((200, 2)) < 0.1, -(2**20) + 1, states[:, :, 7])
     array = compare((64, 2, 90), states.dtype, 1, "auto", [(t % 64, items) for t, items in enumerate(states)])
-    assert _residuals.foretells(array.store._frames.foretold) == _residuals.BOOK
+    assert residuals.foretells(array.store._frames.foretold) == residuals.BOOK
 
 
 def test_a_stack_that_is_seen_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are looked at now and then are counted alike, by whichever way they are written."""
-    monkeypatch.setattr(_stacks, "ASK_AGAIN", 100)
+    monkeypatch.setattr(stacks, "ASK_AGAIN", 100)
     noise = Screens(1, (2, 4, 20, 20), "noise")
     writes: Writes = [(t % 70, noise.next()) for t in range(190)]
     writes += ring(Stacked(2, 4, (1, 20, 20)), 300, 70)

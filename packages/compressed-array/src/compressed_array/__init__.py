@@ -7,16 +7,16 @@
 3486
 """
 
-from compressed_array._array import CompressedArray as CompressedArray
-from compressed_array._creation import compress as compress
-from compressed_array._creation import full as full
-from compressed_array._creation import zeros as zeros
-from compressed_array._file import load as load
-from compressed_array._file import save as save
-from compressed_array._joining import concatenate as concatenate
-from compressed_array._pair import read_pair as read_pair
-from compressed_array._pair import write_pair as write_pair
-from compressed_array._recommend import recommend as recommend
+from compressed_array._array.array import CompressedArray as CompressedArray
+from compressed_array._array.creation import compress as compress
+from compressed_array._array.creation import full as full
+from compressed_array._array.creation import zeros as zeros
+from compressed_array._array.file import load as load
+from compressed_array._array.file import save as save
+from compressed_array._array.joining import concatenate as concatenate
+from compressed_array._array.pair import read_pair as read_pair
+from compressed_array._array.pair import write_pair as write_pair
+from compressed_array._array.recommend import recommend as recommend
 from compressed_array._version import __version__ as __version__
 from compressed_array.abc import Codec as Codec
 from compressed_array.dtypes import find_buffer_dtypes as find_buffer_dtypes

@@ -16,8 +16,9 @@ import sys
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._memory import map_memory
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.memory import map_memory
+from compressed_array._runtime.payloads import Payloads
+from compressed_array._runtime.types import Bytes
 
 OFFSET_BITS = 32
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
@@ -28,7 +29,6 @@ SMALLEST_SEGMENT, LARGEST_SEGMENT = 256 * 1024, 4 * 1024 * 1024
 MOST_GARBAGE = 1 / 8
 MOST_SEGMENTS = 2**18  # a table of 2 MiB, of which only what is used is ever touched
 
-Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 _NOTHING: Bytes = np.empty(0, np.uint8)
 

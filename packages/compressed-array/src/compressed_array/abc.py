@@ -21,10 +21,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._bounded import decode_up_to
-from compressed_array._memory import scratch
-from compressed_array._parallel import over_rows
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.memory import scratch
+from compressed_array._runtime.payloads import Payloads
+from compressed_array._runtime.threads import over_rows
+from compressed_array.codecs._bounded import decode_up_to
 from compressed_array.errors import CorruptPayloadError, UnsupportedOperationError
 
 __all__ = ["Buffer", "Codec", "as_bytes_view", "decode_each", "deliver", "encode_each", "writable_bytes_view"]

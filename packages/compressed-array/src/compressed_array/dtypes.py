@@ -10,24 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._kernels import native
+from compressed_array._runtime.loading import kernel_modules, native
 from compressed_array.registry import get_codec, parse_shorthand
 
 __all__ = ["find_buffer_dtypes", "find_smallest_dtype", "init_jit"]
 
-KERNEL_MODULES = (
-    "_native",
-    "_frame_kernels",
-    "_group_kernels",
-    "_news_kernels",
-    "_walk_kernels",
-    "codecs._delta_kernels",
-    "codecs._rle_encode",
-    "codecs._rle_decode",
-    "codecs._lz4_kernels",
-    "codecs._zstd_kernels",
-    "sampling._tree_kernels",
-)
 UNSIGNED = (np.uint8, np.uint16, np.uint32, np.uint64)
 SIGNED = (np.int8, np.int16, np.int32, np.int64)
 FLOATS = (np.float32, np.float64)
@@ -82,7 +69,7 @@ def init_jit(*, elem_type: npt.DTypeLike = np.uint8, runs_type: npt.DTypeLike = 
     """
     np.dtype(elem_type), np.dtype(runs_type)
     get_codec("rle-jit")  # which says what is missing, if anything is
-    for module in KERNEL_MODULES:
+    for module in kernel_modules():
         native(module)
 
 

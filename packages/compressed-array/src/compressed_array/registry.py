@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compressed_array import _kernels
+from compressed_array._runtime import loading
 from compressed_array.errors import CodecLevelError, CodecUnavailableError, UnknownCodecError
 
 if TYPE_CHECKING:
@@ -169,9 +169,9 @@ def has_lz4() -> bool:
 
 def _works(library: str) -> bool:
     if library == "numba":
-        return _kernels.native("_native") is not None
+        return loading.native("_runtime.numba_tools") is not None
     try:
-        _kernels.load(library)
+        loading.load(library)
     except ImportError:  # missing, or there and broken, in whatever way
         return False
     return True
@@ -222,7 +222,7 @@ def _built_in(codec_id: str) -> Any:
     if found is None:
         return None
     module, _, name = found.where.partition(":")
-    return getattr(_kernels.load(module), name)
+    return getattr(loading.load(module), name)
 
 
 def _offered() -> dict[str, EntryPoint]:
@@ -234,7 +234,7 @@ def _offered() -> dict[str, EntryPoint]:
 
 def _of_numcodecs(codec_id: str) -> Any:
     try:
-        registry = _kernels.load("numcodecs.registry")
+        registry = loading.load("numcodecs.registry")
     except ImportError:  # missing, or there and broken, in whatever way
         return None
     cls = registry.codec_registry.get(codec_id)

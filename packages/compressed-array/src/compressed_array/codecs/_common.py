@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any, SupportsIndex
 
-from compressed_array._kernels import load
+from compressed_array._runtime.loading import load
 from compressed_array.errors import CodecLevelError, CodecUnavailableError, CorruptPayloadError
 
 

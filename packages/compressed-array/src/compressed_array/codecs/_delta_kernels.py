@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from compressed_array._change_kernels import changes_fit, copy_short, encode_changes, take_token
-from compressed_array._native import Word, jit
+from compressed_array._runtime.numba_tools import Word, jit
+from compressed_array.codecs._change_kernels import changes_fit, copy_short, encode_changes, take_token
 
 
 @jit("int64(int64, int64, int64, int64, int64)")

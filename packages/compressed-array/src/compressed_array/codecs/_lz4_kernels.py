@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from compressed_array._native import (
+from compressed_array._runtime.numba_tools import (
     Word,
     call_block,
     call_ints,

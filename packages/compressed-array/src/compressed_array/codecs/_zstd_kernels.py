@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from compressed_array._native import Word, call_pair, call_sizes, jit, load32
+from compressed_array._runtime.numba_tools import Word, call_pair, call_sizes, jit, load32
 
 TOO_LITTLE_ROOM = -70  # ZSTD_error_dstSize_tooSmall: zstd returns its errors as a size_t close to its maximum
 MAGIC, SMALLEST_FRAME = 0xFD2FB528, 6

@@ -12,10 +12,9 @@ from typing import ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array import _changes
-from compressed_array._groups import SLOTS
-from compressed_array._kernels import native
+from compressed_array._runtime.loading import native
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
+from compressed_array.codecs import _changes
 from compressed_array.codecs._common import check_claim, checked_level
 from compressed_array.codecs.zstd import Zstd
 from compressed_array.errors import CorruptPayloadError
@@ -24,6 +23,7 @@ __all__ = ["Delta", "DeltaZstd"]
 
 # Each block has a length in front, so that a payload says how much memory it is worth before that is taken.
 BLOCK = 16 * 1024
+LONGEST_GROUP = 64  # frames
 _ZEROS = np.zeros(BLOCK, np.uint8)
 
 
@@ -41,7 +41,7 @@ class Delta(Codec):
     def __init__(
         self, level: SupportsIndex | None = None, stack_axis: int | None = None, frame_width: int | None = None
     ) -> None:
-        self.level = None if level is None else checked_level(self.codec_id, level, range(1, SLOTS + 1))
+        self.level = None if level is None else checked_level(self.codec_id, level, range(1, LONGEST_GROUP + 1))
         self.stack_axis = None if stack_axis is None else operator.index(stack_axis)
         width = 1 if frame_width is None and stack_axis is not None else frame_width
         self.frame_width = None if width is None else operator.index(width)

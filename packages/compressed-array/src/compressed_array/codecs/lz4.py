@@ -7,12 +7,12 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._kernels import native
-from compressed_array._memory import scratch
-from compressed_array._parallel import over_rows
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.loading import native
+from compressed_array._runtime.memory import scratch
+from compressed_array._runtime.payloads import Payloads
+from compressed_array._runtime.threads import over_rows
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
-from compressed_array.codecs import _foreign
+from compressed_array.codecs import _clib
 from compressed_array.codecs._common import check_claim, checked_level, require
 from compressed_array.errors import CorruptPayloadError
 
@@ -68,7 +68,7 @@ class LZ4Block(Codec):
         rows, nbytes = records.shape
         if nbytes > self.max_buffer_size:
             return Payloads.none_shrinks(rows, nbytes)
-        kernels, functions = native(KERNELS), _foreign.lz4_block()
+        kernels, functions = native(KERNELS), _clib.lz4_block()
         if kernels is None or functions is None or self.level > 0:
             return super().encode_batch(records)
         start, compress = functions.start, functions.compress
@@ -87,7 +87,7 @@ class LZ4Block(Codec):
         kernels = native(KERNELS)
         if kernels is None:
             return super().decode_batch(payloads, out)
-        functions, nbytes = _foreign.lz4_block(), out.shape[1]
+        functions, nbytes = _clib.lz4_block(), out.shape[1]
         arguments = (payloads.addresses(), payloads.size, out.ctypes.data, nbytes)
 
         def work(low: int, high: int) -> None:

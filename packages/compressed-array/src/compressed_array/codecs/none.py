@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.payloads import Payloads
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver
 
 __all__ = ["Raw"]

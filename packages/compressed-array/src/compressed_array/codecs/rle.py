@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._kernels import load, native
-from compressed_array._memory import scratch
-from compressed_array._parallel import over_rows
-from compressed_array._payloads import Payloads
+from compressed_array._runtime.loading import load, native
+from compressed_array._runtime.memory import scratch
+from compressed_array._runtime.payloads import Payloads
+from compressed_array._runtime.threads import over_rows
 from compressed_array.abc import Buffer, Codec, as_bytes_view, check_size, deliver, writable_bytes_view
 from compressed_array.codecs import _rle_formula as formula
 from compressed_array.codecs._common import check_claim
@@ -81,8 +81,8 @@ class RLEJit(RLE):
 
     def __init__(self, itemsize: int = 1) -> None:
         super().__init__(itemsize)
-        if native("_native") is None:
-            raise CodecUnavailableError(self.codec_id, "numba") from _what_is_wrong("_native")
+        if native("_runtime.numba_tools") is None:
+            raise CodecUnavailableError(self.codec_id, "numba") from _what_is_wrong("_runtime.numba_tools")
 
     def encode(self, buf: Buffer) -> Buffer:
         data = as_bytes_view(buf, self.max_buffer_size)
@@ -132,7 +132,7 @@ class RLEJit(RLE):
 
 
 def _kernels(what: str) -> Any:
-    module = f"codecs._rle_{what}"
+    module = f"codecs._rle_{what}_kernels"
     kernels = native(module)
     if kernels is None:
         raise CodecUnavailableError(RLEJit.codec_id, "numba") from _what_is_wrong(module)

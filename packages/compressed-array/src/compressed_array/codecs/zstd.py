@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array import _kernels
-from compressed_array._kernels import native
-from compressed_array._memory import scratch
-from compressed_array._parallel import over_rows
-from compressed_array._payloads import Payloads
+from compressed_array._runtime import loading
+from compressed_array._runtime.loading import native
+from compressed_array._runtime.memory import scratch
+from compressed_array._runtime.payloads import Payloads
+from compressed_array._runtime.threads import over_rows
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
-from compressed_array.codecs import _foreign
+from compressed_array.codecs import _clib
 from compressed_array.codecs._common import check_claim, checked_level, require
 from compressed_array.errors import CorruptPayloadError
 
@@ -52,7 +52,7 @@ class Zstd(Codec):
         self._library = require("zstandard", self.codec_id, "zstd")
         # zstandard's compressors and decompressors must not be shared by threads.
         self._of_thread = threading.local()
-        self._calls: _foreign.ZstdCalls | None = None
+        self._calls: _clib.ZstdCalls | None = None
         if self._dictionary is not None:
             self._try_dictionary()
 
@@ -243,19 +243,19 @@ class Zstd(Codec):
     def _dict_data(self) -> Any:
         return None if self._dictionary is None else self._library.ZstdCompressionDict(self._dictionary)
 
-    def _native(self) -> tuple[Any, _foreign.ZstdCalls] | None:
+    def _native(self) -> tuple[Any, _clib.ZstdCalls] | None:
         """What a batch needs to go through zstd's own functions, where numba is and the library shows them."""
         kernels = native("codecs._zstd_kernels")
         calls = None if kernels is None else self.calls()
         return None if calls is None else (kernels, calls)
 
-    def calls(self) -> _foreign.ZstdCalls | None:
+    def calls(self) -> _clib.ZstdCalls | None:
         """How to call zstd's own functions with this level and dictionary, where the library shows them."""
-        functions, calls = _foreign.zstd(), self._calls
+        functions, calls = _clib.zstd(), self._calls
         if functions is None or calls is not None:
             return calls
-        calls = _foreign.ZstdCalls(functions, self.level, self._dictionary)
-        with _kernels.lock:  # one for all threads: an address is good only as long as its owner is
+        calls = _clib.ZstdCalls(functions, self.level, self._dictionary)
+        with loading.lock:  # one for all threads: an address is good only as long as its owner is
             self._calls = calls if self._calls is None else self._calls
             return self._calls
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._epochs import Exclusive
-from compressed_array._kernels import native
+from compressed_array._runtime.epochs import Exclusive
+from compressed_array._runtime.loading import native
 from compressed_array.errors import NothingToSampleError, PriorityError
 
 Floats = npt.NDArray[np.float64]

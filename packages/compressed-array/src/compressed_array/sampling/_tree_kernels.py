@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from compressed_array._native import Kernel, Word, helper, intrinsic, jit, prefetch
+from compressed_array._runtime.numba_tools import Kernel, Word, helper, intrinsic, jit, prefetch
 from compressed_array.sampling._tree import BITS, LINE, SLACK, WIDTH
 
 NODE = 8 * WIDTH  # bytes

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from compressed_array._described import describe
-from compressed_array._replacing import replacing
+from compressed_array._runtime.replacing import replacing
+from compressed_array.codecs._description import describe
 from compressed_array.errors import CorruptFileError, CorruptPayloadError, LossyWriteError, UnsupportedOperationError
 from compressed_array.registry import get_codec, shorthand
-from compressed_array.torch._coders import on_device
-from compressed_array.torch._device_file import Kind, check_keys, read_file, sound
-from compressed_array.torch._device_state import sealed, tensor
-from compressed_array.torch._device_store import DeviceStore
+from compressed_array.torch._coders.base import on_device
+from compressed_array.torch._coders.methods import Method
 from compressed_array.torch._dtypes import as_torch_dtype, numpy_dtype_or_none
+from compressed_array.torch._file import Kind, check_keys, read_file, sound
 from compressed_array.torch._grid import Grid
-from compressed_array.torch._host import apart, available, copied, cpu, full_device
-from compressed_array.torch._host_items import INTEGERS, as_tensor
-from compressed_array.torch._methods import Method
-from compressed_array.torch._waiting import Cells
+from compressed_array.torch._host_lanes import INTEGERS, as_tensor
+from compressed_array.torch._pending import Cells
+from compressed_array.torch._state import sealed, tensor
+from compressed_array.torch._store import DeviceStore
+from compressed_array.torch._sync import apart, available, copied, cpu, full_device
 
 # An item this small is not worth its entry in a table.
 SMALL = 64

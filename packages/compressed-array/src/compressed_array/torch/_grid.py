@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from compressed_array._store import MOST_LANES
+from compressed_array._stores.protocol import MOST_LANES
 from compressed_array.errors import UnsupportedOperationError
-from compressed_array.torch import _coders
-from compressed_array.torch._coders import Ints
+from compressed_array.torch._coders import base
+from compressed_array.torch._coders.base import Ints
 
 Key = tuple[Any, ...]
 
@@ -58,7 +58,7 @@ class Grid:
 
     def on_device(self, grid: Key) -> Key:
         """The same on the device."""
-        there = _coders.on_device
+        there = base.on_device
         return tuple(
             there(part.astype(np.int64), self._device) if isinstance(part, np.ndarray) else part for part in grid
         )

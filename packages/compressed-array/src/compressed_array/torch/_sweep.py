@@ -8,8 +8,8 @@ from contextlib import suppress
 import numpy as np
 import torch
 
-from compressed_array.torch._coders import on_device
-from compressed_array.torch._frames import ROW_OF, FrameTable
+from compressed_array.torch._coders.base import on_device
+from compressed_array.torch._frame_table import ROW_OF, FrameTable
 from compressed_array.torch._heap import ROW_BITS, TorchHeap
 
 Heaps = Sequence[tuple[TorchHeap, int, int | None]]

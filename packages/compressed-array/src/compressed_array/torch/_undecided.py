@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from compressed_array._layouts import Layout
-from compressed_array._stacks import StackFinder
-from compressed_array.torch._coders import Ints, on_device
-from compressed_array.torch._host import to_host
+from compressed_array._stores.frames.layouts import Layout
+from compressed_array._stores.frames.stacks import StackFinder
+from compressed_array.torch._coders.base import Ints, on_device
+from compressed_array.torch._sync import to_host
 
 MOST_BYTES = 16 * 1024 * 1024
 

@@ -1,0 +1,240 @@
+"""`save` and `load`: a compressed array as one file.
+
+The file is a magic number, the length and checksum of a JSON header, the header, and sections of numbers and
+payloads whose places, sizes and checksums the header gives. There is no pickle in it and nothing is evaluated. Every
+byte is under a checksum and every size is checked against the file's before memory is asked for, so that a damaged
+file is an error and nothing else. A new file takes the old one's place in one step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from contextlib import nullcontext
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy_format
+
+from compressed_array._array.array import CompressedArray
+from compressed_array._array.pickling import State, rebuild, take
+from compressed_array._heap import MAX_PAYLOAD
+from compressed_array._runtime.casting import check_dtype
+from compressed_array._runtime.replacing import replacing
+from compressed_array._stores.cells import FIRST_CODEC, RAW, Export
+from compressed_array._stores.frames.export import FrameExport
+from compressed_array._stores.frames.export import check as check_frames
+from compressed_array._stores.frames.layouts import Layout
+from compressed_array._stores.protocol import RecordNumbers
+from compressed_array.codecs._description import describe, described
+from compressed_array.codecs.delta import Delta
+from compressed_array.errors import CorruptFileError, CorruptPayloadError, UnknownCodecError, UnsupportedDtypeError
+
+MAGIC = b"\x93CARRAY1"
+PREFIX = struct.Struct("<8sQI")  # magic, length of the header, its CRC-32
+FORMAT = 1
+SECTIONS: dict[str, dict[str, str]] = {
+    "cells": {"cells": "<u4", "tag": "u1", "size": "<u4", "data": "u1"},
+    "frames": {
+        "cells": "<u4",
+        "tag": "u1",
+        "size": "<u4",
+        "before": "<u4",
+        "count": "u1",
+        "layout_of": "u1",
+        "references": "u1",
+        "data": "u1",
+    },
+}
+
+
+def save(path: str | os.PathLike[str] | BinaryIO, array: CompressedArray) -> None:
+    """Write an array to a file, as compressed as it is; a file of that name is replaced once all is written.
+
+    An open binary file is written to from where it is, and holds nothing else behind that.
+    """
+    state = take(array)
+    records = state.records
+    kind = "frames" if isinstance(records, FrameExport) else "cells"
+    sections = {name: getattr(records, name) for name in SECTIONS[kind] if name not in ("cells", "references")}
+    sections["cells"] = state.cells.reshape(-1)
+    if isinstance(records, FrameExport):
+        sections["references"] = np.concatenate([np.empty(0, np.uint8), *records.references])
+    packed = {name: np.ascontiguousarray(sections[name], dtype) for name, dtype in SECTIONS[kind].items()}
+    header = {
+        "format": FORMAT,
+        "store": kind,
+        "shape": state.cells.shape,
+        "item_shape": state.item_shape,
+        "dtype": _describe_dtype(state.dtype),
+        "codecs": [describe(codec) for codec in records.codecs],
+        **(_describe_frames(records) if isinstance(records, FrameExport) else _describe_cells(records)),
+        "sections": {name: {"nbytes": part.nbytes, "crc32": zlib.crc32(part.data)} for name, part in packed.items()},
+    }
+    text = json.dumps(header).encode()
+    with replacing(path) if isinstance(path, (str, os.PathLike)) else nullcontext(path) as file:
+        file.write(PREFIX.pack(MAGIC, len(text), zlib.crc32(text)))
+        file.write(text)
+        for part in packed.values():
+            file.write(part.data)
+
+
+def load(path: str | os.PathLike[str] | BinaryIO) -> CompressedArray:
+    """The array that was saved to a file: one of that name, or one that is open for reading and can be sought in."""
+    with Path(path).open("rb") if isinstance(path, (str, os.PathLike)) else nullcontext(path) as file:
+        try:
+            header = _read_header(file)
+            sections = _read_sections(file, SECTIONS[header.get("store", "cells")], header["sections"])
+            state = _check(header, sections)
+        except (CorruptFileError, UnknownCodecError):
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            name = _name(file)
+            raise CorruptFileError(f"{name}: the header does not describe a compressed array ({error})") from error
+    return rebuild(CompressedArray, state)
+
+
+def _name(file: BinaryIO) -> str:
+    return str(getattr(file, "name", "the file"))
+
+
+def _left(file: BinaryIO) -> int:
+    """How many bytes are to be read yet."""
+    here = file.tell()
+    end = file.seek(0, os.SEEK_END)
+    file.seek(here)
+    return end - here
+
+
+def _read_header(file: BinaryIO) -> dict[str, Any]:
+    start, name = file.read(PREFIX.size), _name(file)
+    if len(start) < PREFIX.size or not start.startswith(MAGIC[:-1]):
+        raise CorruptFileError(f"{name}: not a saved compressed array")
+    magic, length, checksum = PREFIX.unpack(start)
+    if magic != MAGIC:
+        raise CorruptFileError(f"{name}: saved in a format this version does not know; upgrade compressed-array")
+    if length > _left(file):
+        raise CorruptFileError(f"{name}: cut short")
+    text = file.read(length)
+    if len(text) < length or zlib.crc32(text) != checksum:
+        raise CorruptFileError(f"{name}: the header was changed or cut short")
+    header: dict[str, Any] = json.loads(text)
+    if not _is_count(header["format"]) or header["format"] != FORMAT:
+        raise CorruptFileError(f"{name}: saved in a format this version does not know; upgrade compressed-array")
+    return header
+
+
+def _read_sections(file: BinaryIO, names: dict[str, str], said: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    sizes = {name: said[name]["nbytes"] for name in names}
+    # Each by itself, too: what is less than nothing would make up for one that is larger than the file.
+    if not all(map(_is_count, sizes.values())) or sum(sizes.values()) != _left(file):
+        raise CorruptFileError(f"{_name(file)}: cut short, or something was added to it")
+    sections = {}
+    for name, dtype in names.items():
+        raw = file.read(sizes[name])
+        if zlib.crc32(raw) != said[name]["crc32"]:
+            raise CorruptFileError(f"{_name(file)}: the section {name!r} was changed")
+        sections[name] = np.frombuffer(raw, dtype)
+    return sections
+
+
+def _check(header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> State:
+    """The state a header and its sections describe, if they agree with each other in everything."""
+    shape, item_shape = tuple(header["shape"]), tuple(header["item_shape"])
+    dtype = check_dtype(npy_format.descr_to_dtype(_tuples(header["dtype"])))
+    codecs = [described(description) for description in header["codecs"]]
+    cells = sections.pop("cells")
+    nbytes = prod(item_shape) * dtype.itemsize
+    if not all(map(_is_count, (*shape, *item_shape))) or prod(shape) != len(cells) or nbytes > MAX_PAYLOAD:
+        raise CorruptFileError("the parts of the file contradict each other")
+    np.broadcast_to(np.empty((), dtype), (*shape, *item_shape))  # raises where numpy has no such array
+    store = _frames if header.get("store", "cells") == "frames" else _cells
+    records = store(header, sections, codecs, nbytes, cells)
+    return State(item_shape, dtype, cells.reshape(shape), records)
+
+
+def _cells(
+    header: dict[str, Any], sections: dict[str, Any], codecs: list[Any], record_nbytes: int, cells: RecordNumbers
+) -> Export:
+    tag, size, data = (sections[name] for name in ("tag", "size", "data"))
+    auto = header["auto"]
+    agree = (
+        all(map(_is_count, (auto["current"], auto["seen"], *auto["looks"])))
+        and auto["current"] < len(codecs)
+        and len(tag) == len(size)
+        and (not len(cells) or int(cells.max()) <= len(size))
+        and int(size.sum(dtype=np.uint64)) == len(data)
+        and bool(((tag >= RAW) & (tag < FIRST_CODEC + len(codecs))).all())
+        and bool((size[tag == RAW] == record_nbytes).all())
+    )
+    if not agree:
+        raise CorruptFileError("the parts of the file contradict each other")
+    return Export(codecs, **auto, **sections)
+
+
+def _describe_cells(records: Export) -> dict[str, Any]:
+    return {"auto": {"current": records.current, "seen": records.seen, "looks": records.looks}}
+
+
+def _describe_frames(records: FrameExport) -> dict[str, Any]:
+    auto = isinstance(records.choice, str)
+    return {
+        "choice": records.choice if auto else describe(records.choice),
+        "layouts": [list(layout) for layout in records.layouts],
+        "layout": records.layout,
+        "found": records.found,
+        "reference_nbytes": [reference.nbytes for reference in records.references],
+    }
+
+
+def _frames(
+    header: dict[str, Any], sections: dict[str, Any], codecs: list[Any], record_nbytes: int, cells: RecordNumbers
+) -> FrameExport:
+    choice = header["choice"] if header["choice"] == "auto" else described(header["choice"])
+    layouts = [Layout(*(_whole(n) for n in layout)) for layout in header["layouts"]]
+    lengths = header["reference_nbytes"]
+    joined = sections.pop("references")
+    if not all(map(_is_count, lengths)) or sum(lengths) != len(joined) or not isinstance(choice, str | Delta):
+        raise CorruptFileError("the parts of the file contradict each other")
+    references = np.split(joined, np.cumsum(lengths)[:-1]) if lengths else []
+    item_shape = tuple(header["item_shape"])
+    records = FrameExport(
+        choice, layouts, _whole(header["layout"]), header["found"] is True, codecs, references, **sections
+    )
+    try:
+        check_frames(records, item_shape, record_nbytes // max(prod(item_shape), 1), cells)
+    except CorruptPayloadError as error:
+        raise CorruptFileError(str(error)) from error
+    return records
+
+
+def _is_count(number: Any) -> bool:
+    """Whether something out of JSON is a number of things; `true` is not."""
+    return type(number) is int and number >= 0
+
+
+def _whole(number: Any) -> int:
+    if type(number) is not int:
+        raise TypeError(f"{number!r} is no whole number")
+    return number
+
+
+def _tuples(descr: Any) -> Any:
+    """A dtype's description as it was before JSON made lists of its tuples."""
+    if isinstance(descr, str):
+        return descr
+    return [
+        (tuple(name) if isinstance(name, list) else name, _tuples(of), *map(tuple, shape)) for name, of, *shape in descr
+    ]
+
+
+def _describe_dtype(dtype: np.dtype[Any]) -> Any:
+    try:
+        return npy_format.dtype_to_descr(dtype)
+    except ValueError as error:
+        raise UnsupportedDtypeError(f"dtype {dtype} cannot be written down in a file: {error}") from error

@@ -1,0 +1,124 @@
+"""Items of one array into cells of another, on another store of frames, without decoding them.
+
+It is one write: all of it is done, or nothing has changed. The two stores are never locked at once, since somebody else
+may write the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compressed_array._array.grid import Cells, Positions
+from compressed_array._runtime.chunks import ranges
+from compressed_array._stores.frames.export import FrameExport
+from compressed_array._stores.frames.store import FrameStore
+from compressed_array._stores.protocol import RecordNumbers
+
+SMALLER = 8  # times, at least, than items are when decoded: how much is taken out of a store at a time
+
+
+def transferred(targets: Sequence[Cells], key: Any, values: Sequence[Cells]) -> bool:
+    """Assign items to the same cells of arrays on one store, if that can be done so; says whether it was done.
+
+    Those of two arrays that have to be decoded are written by turns, or what they have in common would not be found.
+    """
+    store = targets[0].store
+    if not isinstance(store, FrameStore) or len({id(target.table) for target in targets}) < len(targets):
+        return False  # two arrays that are one write to the same cells, the one after the other
+    positions = [_where(target, key, value, store) for target, value in zip(targets, values, strict=True)]
+    if not positions[0].size or any(where.shape != positions[0].shape for where in positions):
+        return False
+    new, is_published = np.zeros((len(targets), positions[0].size), np.uint32), False
+    try:
+        if not _adopted(store, values, new):
+            if new.any():
+                given_up, new = new, np.zeros_like(new)  # at once: an interrupt must not have them buried twice
+                store.bury(given_up.reshape(-1))
+            if len(targets) == 1:
+                return False
+            _write_by_turns(store, targets, positions, values, new)
+        tables, places = [target.table.numbers for target in targets], [where.reshape(-1) for where in positions]
+        first, second, at, other = tables[0], tables[-1], places[0], places[-1] if len(places) > 1 else places[0][:0]
+        numbers, others = new[0], new[-1][: other.size]
+        with store.epochs.writing, store.epochs.turn:
+            old = np.concatenate([first[at], second[other]])
+            released = np.zeros_like(old)
+            store.bury(released)
+            # No calls from here: an interrupt finds all of it done, or nothing.
+            is_published = True
+            first[at] = numbers
+            second[other] = others
+            released[...] = old
+    except BaseException:
+        if not is_published:
+            store.bury(new.reshape(-1))
+        raise
+    return True
+
+
+def _where(target: Cells, key: Any, value: Cells, store: FrameStore) -> Positions:
+    """Which cells of a target's table a key names, if items can go there just as they are; else none."""
+    alike = target.item_shape == value.item_shape and target.dtype == value.dtype and target.item_nbytes > 0
+    if alike and target.store is store and store.holds(target.item_shape, target.dtype):
+        plan = target.split(key)
+        if plan is not None and plan.basic and plan.whole_items:
+            positions = target.positions(plan)
+            if positions.shape == value.numbers.shape:
+                return positions
+    return np.empty(0, np.int64)
+
+
+def _adopted(store: FrameStore, values: Sequence[Cells], new: RecordNumbers) -> bool:
+    """Have items as they are, and their numbers in `new`; says whether that could be done with all of them."""
+    source = values[0].store
+    if not isinstance(source, FrameStore) or source is store or not source.holds(store.item_shape, store.dtype):
+        return False
+    if any(value.store is not source for value in values):
+        return False
+    for low, high in ranges(new.shape[1], store.record_nbytes // SMALLER):
+        exported = _taken_out(source, [value.numbers.reshape(-1)[low:high] for value in values])
+        if exported is None:
+            return False
+        with store.epochs.writing, store.epochs.turn:
+            if not store.adopt(*exported, new[:, low:high]):
+                return False
+    return True
+
+
+def _taken_out(source: FrameStore, parts: list[RecordNumbers]) -> tuple[FrameExport, RecordNumbers] | None:
+    """The groups that items need, and the items' numbers in there; None if much in them is not needed by these."""
+    with source.epochs.writing:
+        if source.epochs.turn.is_taken:  # by a change that a signal's handler came amid, and reading is allowed there
+            return None
+        numbers = np.stack(parts)
+        return source.export(numbers) if source.are_dense(np.unique(numbers)) else None
+
+
+def _write_by_turns(
+    store: FrameStore,
+    targets: Sequence[Cells],
+    positions: Sequence[Positions],
+    values: Sequence[Cells],
+    new: RecordNumbers,
+) -> None:
+    """Decode items and write them, a row of each array after the other, and put their numbers into `new`."""
+    rows = len(positions[0]) if positions[0].ndim else 1
+    each = new.shape[1] // rows
+    for low, high in ranges(rows, len(targets) * each * store.record_nbytes):
+        part, count = slice(low * each, high * each), high - low
+        items = np.stack(
+            [value.rows(part.start, part.stop).reshape(count, each, *value.item_shape) for value in values], 1
+        )
+        lanes = np.stack(
+            [
+                t.table.lanes(where.reshape(-1)[part]).reshape(count, each)
+                for t, where in zip(targets, positions, strict=True)
+            ],
+            1,
+        )
+        with store.epochs.writing, store.epochs.turn:
+            numbers = store.write(items.reshape(-1, *store.item_shape), lanes.reshape(-1))
+            new[:, part] = numbers.reshape(count, len(targets), each).swapaxes(0, 1).reshape(len(targets), -1)

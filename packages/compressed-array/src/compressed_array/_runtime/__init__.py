@@ -1,0 +1,4 @@
+"""What everything else stands on: memory, threads, epochs of readers, files replaced whole, and compiled kernels.
+
+Nothing here knows what a codec, a record or an array is.
+"""

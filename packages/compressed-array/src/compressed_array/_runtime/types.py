@@ -1,0 +1,23 @@
+"""Names for the arrays that go from module to module, and the mark that a compressed array bears."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.int64]
+Dense = npt.NDArray[Any]
+
+
+class Compressed:
+    """The mark of a `CompressedArray`, for modules that stand below it or beside it."""
+
+    __slots__ = ()
+
+
+def is_compressed(value: object) -> TypeGuard[Any]:
+    """Whether a value is a `CompressedArray`."""
+    return isinstance(value, Compressed)

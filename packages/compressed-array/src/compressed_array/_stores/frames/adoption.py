@@ -1,0 +1,240 @@
+"""Groups of another store, taken over as they are: not decoded but for the few frames that could not be read here.
+
+What a group says by number is told anew: its layout, the one before it, and in its records the references that frames
+were coded against. A store has references for good, so but for a few those of others are not kept, of which there may
+be one more with every array that comes: a frame coded against one is coded anew, most often the first of a group.
+Groups that another store's codec packed are unpacked, since its dictionary would be there for good as well.
+"""
+
+from __future__ import annotations
+
+import copy
+import zlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._runtime.loading import native
+from compressed_array._runtime.memory import map_memory, scratch
+from compressed_array._runtime.payloads import Payloads
+from compressed_array._runtime.types import Bytes, Words
+from compressed_array._stores.frames import residuals
+from compressed_array._stores.frames.engine_native import NativeEngine
+from compressed_array._stores.frames.engine_numpy import decode_frame, encode_frame, split_records
+from compressed_array._stores.frames.export import FrameExport, needed_by
+from compressed_array._stores.frames.groups import (
+    FIRST_CODEC,
+    FREE,
+    KIND_BITS,
+    NARROW,
+    RECORDS,
+    SLOTS,
+    TAG_BITS,
+    ZSTD,
+    split_numbers,
+)
+from compressed_array._stores.frames.lanes import DELTA, ROOM
+from compressed_array._stores.frames.tables import MOST_REFERENCES, Frames
+from compressed_array._stores.protocol import RecordNumbers
+from compressed_array.codecs import _changes
+
+UNKNOWN = -1
+MOST_TAKEN = 16  # references of others that are taken over, since all frames of a stream may need one
+
+
+class Adoption:
+    """What a store has taken over of others."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._by_content: dict[tuple[int, int], int] = {}  # numbers of references, by their size and checksum
+        self._seen = 1  # references that are in there, or need not be
+        self._taken = 0  # references that were others'
+
+    def prepared(self, export: FrameExport, engine: Any) -> tuple[Payloads, Words] | None:
+        """Exported groups as they would be written here, and what their bytes are; None where that cannot be done."""
+        tag, size = export.tag.astype(np.int64), export.size.astype(np.int64)
+        payloads = Payloads.in_one_buffer(export.data, np.cumsum(size) - size, size)
+        packed = np.flatnonzero((tag >= FIRST_CODEC) & (tag < NARROW))
+        if len(packed):
+            parts = [export.codecs[int(tag[i]) - FIRST_CODEC].decode_part(payloads[i]) for i in packed.tolist()]
+            payloads = _replaced(payloads, packed, Payloads.from_parts(parts))
+            tag[packed] = RECORDS
+        self._take_first(export)
+        for number in np.unique(export.layout_of).tolist() if export.references else ():
+            groups = np.flatnonzero((export.layout_of == number) & (tag == RECORDS))
+            if len(groups):
+                old = Old(payloads.select(groups), export.count[groups].astype(np.int64), export.references)
+                written = self._rewritten(old, export.layouts[number].frame_nbytes, engine)
+                if written is None:
+                    return None
+                payloads = _replaced(payloads, groups, written)
+        return payloads, tag
+
+    def put(
+        self,
+        export: FrameExport,
+        payloads: Payloads,
+        tag: Words,
+        numbers: RecordNumbers,
+        out: RecordNumbers,
+        engine: Any,
+    ) -> Words:
+        """Have groups here, and references to them for `numbers`, which are put into `out` as they are called here.
+
+        If that fails there is nothing of it. Says which groups they are.
+        """
+        frames, groups, count = self._frames, self._frames.groups, len(tag)
+        layouts = np.array([frames.number_of(layout) for layout in export.layouts])
+        nbytes = np.array([layout.frame_nbytes for layout in export.layouts])[export.layout_of]
+        # In time for the first reader: what is packed here later has to fit where that one unpacks it.
+        most = int((export.count * (nbytes + ROOM)).max(initial=0))
+        frames.most_unpacked = max(frames.most_unpacked, most)
+        while groups.counts[FREE] < count:
+            groups.grow()
+        free, table = int(groups.counts[FREE]), groups.table
+        taken = groups.free[free - count : free][::-1].copy()
+        entries = np.zeros(count, table.dtype)
+        entries["size"], entries["count"], entries["layout"] = payloads.size, export.count, layouts[export.layout_of]
+        entries["before"] = np.append(0, taken + 1)[export.before]
+        of, slots = split_numbers(numbers)
+        renumbered = np.where(numbers == 0, 0, np.append(taken, 0)[of] * SLOTS + slots + 1).astype(np.uint32)
+        address = np.zeros(0, np.int64)
+        try:
+            address = frames.heap.append(payloads)
+            entries["where"] = address | tag << TAG_BITS
+            groups.counts[FREE] = free - count
+            table[taken] = entries
+            out[...] = renumbered
+            engine.retain(renumbered.reshape(-1))
+        except BaseException:
+            out[...] = 0
+            groups.counts[FREE] = free
+            table[taken] = np.zeros((), table.dtype)
+            frames.heap.free(address, payloads.size[: len(address)])
+            raise
+        return taken
+
+    def _take_first(self, export: FrameExport) -> None:
+        """Have one of their references if there is none yet: frames that were coded against one are worth it."""
+        frames = self._frames
+        if frames.reference == 0 and frames.layout == export.layouts[export.layout]:
+            alike = [reference for reference in export.references if reference.size == frames.layout.frame_nbytes]
+            for reference in alike[-1:]:
+                frames.add_reference(np.array(reference))
+
+    def _known(self, references: list[Bytes]) -> Words:
+        """For each reference that an export may have, the number of the same one here, or `UNKNOWN`."""
+        ours = self._frames.references
+        for number in range(self._seen, len(ours)):
+            self._by_content.setdefault(_content(ours[number]), number)
+        self._seen = len(ours)
+        known = np.full(MOST_REFERENCES, UNKNOWN, np.int64)
+        known[0] = 0
+        for number, reference in enumerate(references, 1):
+            found = self._by_content.get(_content(reference), UNKNOWN)
+            if found != UNKNOWN and np.array_equal(ours[found], reference):
+                known[number] = found
+        return known
+
+    def _rewritten(self, old: Old, nbytes: int, engine: Any) -> Payloads | None:
+        """Groups of frames of one size with the references that there are here; None for what we would not write."""
+        frames, kernels = (
+            self._frames,
+            native("_stores.frames.kernels.adoption") if isinstance(engine, NativeEngine) else None,
+        )
+        while True:
+            known, asks = self._known(old.references), self._has_room
+            if kernels is None:
+                written = _rewritten_by_numpy(old, nbytes, known, asks, self._way(nbytes))
+            else:
+                written = _rewritten_by_kernel(kernels, old, nbytes, known, asks, self._way(nbytes), engine)
+            if not isinstance(written, int):
+                return written
+            self._taken += 1
+            frames.references.append(np.array(old.references[written - 1]))
+
+    def _way(self, nbytes: int) -> Frames:
+        """How frames of this size are written here."""
+        how = copy.copy(self._frames)
+        if how.layout.frame_nbytes != nbytes:
+            how.reference, how.foretold = 0, residuals.PLAIN
+        return how
+
+    @property
+    def _has_room(self) -> bool:
+        return self._taken < MOST_TAKEN and len(self._frames.references) < MOST_REFERENCES
+
+
+class Old(NamedTuple):
+    """Groups as another store wrote them, how many frames they have, and its references but the first."""
+
+    payloads: Payloads
+    counts: Words
+    references: list[Bytes]
+
+
+def _rewritten_by_kernel(
+    kernels: Any, old: Old, nbytes: int, known: Words, asks: bool, how: Frames, engine: Any
+) -> Payloads | int | None:
+    """`_rewritten_by_numpy`, to memory."""
+    address_of, theirs = engine.address_of, [how.references[0], *old.references]
+    # Of which only what is written to costs anything.
+    out = map_memory(int(old.payloads.size.sum() + old.counts.sum() * (nbytes + ROOM)))
+    work, sizes = scratch(6 * (nbytes + (nbytes >> 8) + ROOM)), np.empty(len(old.counts), np.int64)
+    ours = np.array([address_of(reference) for reference in how.references], np.int64)
+    places = np.zeros(MOST_REFERENCES, np.int64)
+    places[: len(theirs)] = [address_of(reference) for reference in theirs]
+    calls = None if how.decoder is None else how.decoder.calls()
+    decompressor = (0, 0) if calls is None else (calls.functions.decompress, calls.decompressor[0])
+    words = asks, how.reference, how.worth_zstd, how.foretold, *engine.compressor(), *decompressor, address_of(work)
+    told = known, places, ours, np.array(words, np.int64), address_of(out)
+    said = kernels.rewrite_groups(old.payloads.addresses(), old.counts, nbytes, *told, sizes)
+    if said == kernels.DONE:
+        return Payloads.in_one_buffer(out, np.cumsum(sizes) - sizes, sizes)
+    return None if said == kernels.FAILED else int(said)
+
+
+def _rewritten_by_numpy(old: Old, nbytes: int, known: Words, asks: bool, how: Frames) -> Payloads | int | None:
+    """Groups with the references that are here, by their `known` numbers; frames that need others are written anew.
+
+    For one that zstd or a codebook wrote, if asking is allowed, the number of the reference that is missing; None where
+    anything is not as we would write it.
+    """
+    groups, theirs, by_changes = [], copy.copy(how), copy.copy(how)
+    theirs.references = [how.references[0], *old.references]
+    by_changes.intra, by_changes.foretold = None, residuals.PLAIN
+    for i, count in enumerate(old.counts.tolist()):
+        records = []
+        for kind, body in split_records(old.payloads[i], count):
+            number, word, rest = needed_by(kind, body)
+            if number >= len(known):
+                return None
+            if known[number] == UNKNOWN and kind == ZSTD and asks:
+                return number
+            if known[number] == UNKNOWN:
+                frame = np.empty(nbytes, np.uint8)
+                decode_frame(theirs, kind, body, frame)
+                records.append(encode_frame(how if kind == ZSTD else by_changes, frame, None, DELTA))
+                continue
+            record = body.tobytes()
+            if known[number] != number:
+                first = word & (1 << residuals.NUMBER_AT) - 1
+                head = residuals.head(int(known[number]) << residuals.NUMBER_AT | first)
+                record = (head if kind == ZSTD else bytes([known[number]])) + rest.tobytes()
+            records.append(_changes.varint(len(record) << KIND_BITS | kind) + record)
+        groups.append(np.frombuffer(b"".join(records), np.uint8))
+    return Payloads.from_parts(groups)
+
+
+def _replaced(payloads: Payloads, which: npt.NDArray[np.intp], others: Payloads) -> Payloads:
+    """Payloads with others in the place of some."""
+    segment, offset, size = payloads.segment.copy(), payloads.offset.copy(), payloads.size.copy()
+    segment[which], offset[which] = len(payloads.segments) + others.segment, others.offset
+    size[which] = others.size
+    return Payloads([*payloads.segments, *others.segments], segment, offset, size)
+
+
+def _content(reference: Bytes) -> tuple[int, int]:
+    return reference.size, zlib.crc32(reference.data)

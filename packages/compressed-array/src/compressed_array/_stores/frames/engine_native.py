@@ -1,0 +1,227 @@
+"""The native engine of a store of frames: hands the kernels what they need, once a batch."""
+
+from __future__ import annotations
+
+from threading import get_ident, local
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array._runtime.loading import native
+from compressed_array._runtime.memory import map_memory
+from compressed_array._runtime.threads import share_count, together
+from compressed_array._runtime.types import Words
+from compressed_array._stores.frames.kernel_words import WALK_WORDS
+from compressed_array._stores.frames.lanes import ROOM
+from compressed_array._stores.frames.layouts import Geometry
+from compressed_array._stores.frames.tables import SMALL_FRAME, Frames
+from compressed_array._stores.protocol import RecordNumbers, Records
+from compressed_array.codecs import _clib
+from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
+
+_NONE: RecordNumbers = np.empty(0, np.uint32)
+NO_ROW = -1
+_NO_ROWS: Records = np.empty((0, 0), np.uint8)
+SHARES_AT_ONCE = 8  # a thread takes an eighth of its share at a time
+PATIENCE = 20_000  # looks at whether the others are done, before sleeping, from which one wakes late
+
+
+def is_usable(frames: Frames) -> bool:
+    """Whether there are kernels, and zstd's own functions for them where zstd is used at all."""
+    if native("_stores.frames.kernels.write") is None or native("_stores.frames.kernels.read") is None:
+        return False
+    uses_zstd = frames.intra is not None or bool(frames.codecs)
+    return not uses_zstd or _clib.zstd() is not None
+
+
+class WriterTables:
+    """The addresses of the tables that writing changes, and the tables: an address is good as long as they are."""
+
+    def __init__(self, frames: Frames, references: Words, address_of: Any) -> None:
+        groups, lanes, layouts = frames.groups, frames.lanes.words, frames.layout_words
+        _, used, live = frames.heap.tables()
+        self._of = lanes, groups.table, groups.free, used, live, layouts, references
+        tables = layouts, references, lanes, groups.free, groups.dead, groups.full, groups.counts, used, live
+        self.words = np.array([address_of(groups.table), len(groups.table), *map(address_of, tables)], np.int64)
+
+    def are_of(self, frames: Frames, references: Words) -> bool:
+        """Whether these are still the tables that there are."""
+        lanes, table, free, used, live, layouts, addresses = self._of
+        groups, (_, used_now, live_now) = frames.groups, frames.heap.tables()
+        return (
+            table is groups.table
+            and lanes is frames.lanes.words
+            and free is groups.free
+            and used is used_now
+            and live is live_now
+            and layouts is frames.layout_words
+            and addresses is references
+        )
+
+
+class ReaderTables:
+    """The same for what one thread reads, and that thread's scratch memory: a group may unpack to much."""
+
+    def __init__(self, frames: Frames, layouts: Words, references: Words, address_of: Any) -> None:
+        self._of = frames.groups.table, layouts, references, frames.decoder, len(frames.codecs), frames.most_unpacked
+        table, _, _, decoder, codecs, unpacked = self._of
+        unpacked = unpacked if codecs else 0
+        self._scratch = scratch = map_memory(2 * frames.record_nbytes + unpacked + 3 * ROOM)  # mostly little is touched
+        calls = None if decoder is None else decoder.calls()
+        zstd = (0, 0, 0)
+        if calls is not None:
+            zstd = calls.functions.decompress, calls.functions.frame_size, calls.decompressor[0]
+        tables = layouts, references, frames.heap.tables()[0], scratch
+        dictionaries = [codec.calls().decompressor[1] for codec in frames.codecs[:codecs]]
+        words = [address_of(table), len(table), *map(address_of, tables), *zstd, unpacked, *[0] * WALK_WORDS]
+        self.words = np.array([*words, *dictionaries], np.int64)
+
+    def are_of(self, frames: Frames, layouts: Words, references: Words) -> bool:
+        """Whether these are still the tables that there are, and the rest as it was."""
+        table, known_layouts, addresses, decoder, codecs, unpacked = self._of
+        return (
+            table is frames.groups.table
+            and known_layouts is layouts
+            and addresses is references
+            and decoder is frames.decoder
+            and codecs == len(frames.codecs)
+            and unpacked == frames.most_unpacked
+        )
+
+
+class NativeEngine:
+    """Kernels at work on `Frames`. Writing is the writer's alone; any number of threads read."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._writer, self._reader = native("_stores.frames.kernels.write"), native("_stores.frames.kernels.read")
+        self.address_of = native("_runtime.numba_tools").address_of
+        self._references: Words = np.empty(0, np.int64)
+        self._tables: WriterTables | None = None
+        self._of_thread = local()
+        self._pace = 1.0  # nanoseconds a byte, lately
+        self._scratch, self._scratch_at = np.empty(0, np.uint8), 0
+
+    def write(
+        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, first: int, numbers: RecordNumbers
+    ) -> int:
+        """Write items from number `first` on, up to one whose lane needs a new group; returns how many are done."""
+        step, kept = self.step(items, geometry, lane_of, numbers)
+        done: int = self._writer.write_items(step, self.address_of(items), first, NO_ROW)
+        del kept  # not before: the kernel is told where these lie
+        return done
+
+    def write_row(self, step: Words, items: npt.NDArray[Any], row: int) -> int:
+        """Write items and put their numbers into a row of cells, as `step` was told, if all can be done."""
+        done: int = self._writer.write_items(step, self.address_of(items), 0, row)
+        return done
+
+    def step(
+        self,
+        items: npt.NDArray[Any],
+        geometry: Geometry,
+        lane_of: Words,
+        numbers: RecordNumbers,
+        rows: RecordNumbers = _NONE,
+    ) -> tuple[Words, Any]:
+        """What the kernel is told to write items that come as these do, and what has to be kept for that."""
+        frames, size, address, tables = self._frames, geometry.frame_nbytes, self.address_of, self._writer_tables()
+        needed = 4 * (size + (size >> 8) + ROOM)
+        if len(self._scratch) != needed:  # a store that finds its items to be stacks needs less from then on
+            self._scratch = np.empty(needed, np.uint8)
+            self._scratch_at = address(self._scratch)
+        words, cells = geometry.words, 0 if rows is _NONE else address(rows)
+        places = address(words), len(words), address(lane_of), len(lane_of), address(numbers), cells
+        how = frames.reference, frames.worth_zstd, frames.mode, frames.capacity, frames.layout_number, frames.foretold
+        told = items.strides[0], *places, frames.many_full, address(tables.words), *how
+        step = np.array([*told, *self.compressor(), self._scratch_at], np.int64)
+        return step, (tables, words, lane_of, numbers, rows, self._scratch)
+
+    def compressor(self) -> tuple[int, int, int]:
+        """zstd's function, the calling thread's context and the level, to write records with; zeros for none."""
+        intra = self._frames.intra
+        is_used = intra is not None and self._frames.layout.frame_nbytes >= SMALL_FRAME
+        return intra.calls().compressor if is_used else (0, 0, 0)
+
+    def read(
+        self,
+        numbers: RecordNumbers,
+        out: Records,
+        others: RecordNumbers = _NONE,
+        other_out: Records | None = None,
+        layouts: Words | None = None,
+    ) -> None:
+        """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`."""
+        second = _NO_ROWS if other_out is None else other_out
+        decoded, count = out.nbytes + second.nbytes, len(numbers)
+        # Frames come a hundred times as fast where little changes as where zstd packed them, so what counts is how
+        # long the last ones took: half a millisecond for each thread, or it comes too late to be of help.
+        shares = share_count(count, int(decoded * min(self._pace, 1)) // 2)
+        if shares == 1:
+            # Made anew for each: a signal's handler may read here as well.
+            tables, progress, began = self._reader_tables(layouts), np.zeros(3, np.int64), perf_counter()
+            self._reader.read_items(numbers, out, others, second, tables.words, progress, count)
+            self._pace += ((perf_counter() - began) * 1e9 / decoded - self._pace) / 8
+        else:
+            progress = self._read_together(numbers, out, others, second, layouts, shares)
+        if progress[self._reader.FAILED]:
+            if self._frames.decoder is None:
+                raise CodecUnavailableError("zstd", "zstd")
+            raise CorruptPayloadError(f"the frames of item {progress[self._reader.FAILED] - 1} do not decode")
+
+    def _read_together(
+        self,
+        numbers: RecordNumbers,
+        out: Records,
+        others: RecordNumbers,
+        second: Records,
+        layouts: Words | None,
+        shares: int,
+    ) -> Words:
+        progress, caller = np.zeros(3, np.int64), get_ident()
+        decoded, count = out.nbytes + second.nbytes, len(numbers)
+        step = -(-count // (shares * SHARES_AT_ONCE))
+
+        def work() -> None:
+            began, tables = perf_counter(), self._reader_tables(layouts)
+            done = self._reader.read_items(numbers, out, others, second, tables.words, progress, step)
+            if done and get_ident() == caller:  # others may have waited for the interpreter
+                pace = (perf_counter() - began) * 1e9 * count / (decoded * done)
+                self._pace += (pace - self._pace) / 8
+
+        together(work, shares, lambda: bool(self._reader.wait_for(progress, count, PATIENCE)))
+        return progress
+
+    def retain(self, numbers: RecordNumbers) -> None:
+        """Take one more reference for each number."""
+        self._writer.add_references(numbers, self._writer_tables().words)
+
+    def release(self, numbers: RecordNumbers, first: int) -> int:
+        """Give up a reference for each number from `first` on, until the list of the dead is full; says how many."""
+        done: int = self._writer.drop_references(numbers, first, self._writer_tables().words)
+        return done
+
+    def _writer_tables(self) -> WriterTables:
+        references, tables = self._reference_addresses(), self._tables
+        if tables is None or not tables.are_of(self._frames, references):
+            tables = self._tables = WriterTables(self._frames, references, self.address_of)
+        return tables
+
+    def _reader_tables(self, layouts: Words | None) -> ReaderTables:
+        """What the calling thread reads by."""
+        frames, references = self._frames, self._reference_addresses()
+        words = frames.layout_words if layouts is None else layouts
+        known: ReaderTables | None = getattr(self._of_thread, "tables", None)
+        if known is None or not known.are_of(frames, words, references):
+            known = self._of_thread.tables = ReaderTables(frames, words, references, self.address_of)
+        return known
+
+    def _reference_addresses(self) -> Words:
+        # By a local name: readers do this, too, and may put back the addresses of fewer.
+        known, references = self._references, self._frames.references
+        if len(known) != len(references):
+            known = np.array([self.address_of(r) for r in references], np.int64)
+            self._references = known
+        return known

@@ -1,0 +1,380 @@
+"""Reading items out of groups, in memory: indices in, finished items out, one call a batch.
+
+A read goes through a group once, from the nearest record that needs none before it up to the last frame that is asked
+for, and frames that two items share are decoded once for both. Items that follow each other, as in a window of steps,
+go on from where the last one ended. `engine_numpy` reads the same items with numpy alone, each by itself.
+
+Groups are read without checking bounds: their bytes were made here, or have passed `group_fits`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
+from compressed_array._runtime.numba_tools import (
+    Word,
+    call_pair,
+    call_sizes,
+    copy_bytes,
+    fetch_add,
+    helper,
+    jit,
+    load8,
+    load64,
+    part,
+    prefetch,
+    store8,
+    words_at,
+)
+from compressed_array._stores.frames.groups import (
+    ADDRESS_MASK,
+    FIRST_CODEC,
+    FROM_REFERENCE,
+    KIND_BITS,
+    NARROW,
+    PLAIN,
+    RAW,
+    SINCE_LAST,
+    SLOTS,
+    TAG_BITS,
+)
+from compressed_array._stores.frames.kernel_words import (
+    BASES,
+    CODECS,
+    CONTEXT,
+    DECOMPRESS,
+    FRAME_SIZE,
+    REFERENCES,
+    SCRATCH,
+    UNPACKED,
+    WALK_WORDS,
+    WALKS,
+)
+from compressed_array._stores.frames.kernels.bitpack import widen_row
+from compressed_array._stores.frames.kernels.codebooks import decode_words
+from compressed_array._stores.frames.kernels.residuals import (
+    book_of,
+    is_by_book,
+    put_foretold,
+    reference_of,
+    split_record,
+)
+from compressed_array._stores.frames.kernels.tables import groups_of, layout_of
+from compressed_array._stores.frames.lanes import ROOM
+from compressed_array.codecs._change_kernels import apply_changes, copy_short, take_varint
+
+LINE, NEAR = 64, 2048
+KIND_MASK = (1 << KIND_BITS) - 1
+INTEGER = numba.types.int64
+WORDS, NUMBERS, ROWS = INTEGER[::1], numba.types.uint32[::1], numba.types.uint8[:, ::1]
+# What threads that read items together count: items that one has taken on, items that are read, and one that failed,
+# plus one.
+TAKEN, DONE, FAILED = range(3)
+# Behind the `targets` of a walk, where the last one ended: the group, or -1 if nothing can go on from there; the frame
+# of it that lies in the scratch memory, where its next record begins, and where the item is that ends with that frame.
+LAST_GROUP, LAST_FRAME, NEXT_RECORD, LAST_ITEM = range(4, 8)
+
+
+@helper
+def emit(frame: Word, out: Word, slot: Word, depth: Word, outer: Word, inner: Word) -> None:
+    """Put a frame into its place in an item."""
+    target = out + slot * inner
+    if outer == 1:
+        copy_bytes(target, frame, inner)
+    elif inner == 1:
+        for k in range(outer):
+            store8(target + k * depth, load8(frame + k))
+    else:
+        for k in range(outer):
+            copy_short(target + k * depth * inner, frame + k * inner, inner)
+
+
+@helper
+def place_of(address: Word, tables: Any) -> Word:
+    """Where in memory an address of the heap is."""
+    return np.int64(load64(tables[BASES] + 8 * (address >> OFFSET_BITS))) + (address & OFFSET_MASK)
+
+
+@helper
+def is_rows(where: Word) -> Word:
+    """Whether a group's frames are found without those before them."""
+    return where >> TAG_BITS == PLAIN or where >> TAG_BITS == NARROW
+
+
+@helper
+def group_bytes(where: Word, tables: Any, unpacked: Word) -> Word:
+    """Where a group's records begin, unpacked if a codec had packed them; 0 if that fails."""
+    tag, address = where >> TAG_BITS, where & ADDRESS_MASK
+    at = place_of(address, tables)
+    if tag < FIRST_CODEC or tag == NARROW:
+        return at
+    # The frame knows its size. The table's may already be that of another place.
+    packed = call_pair(tables[FRAME_SIZE], at, tables[UNPACKED])
+    if packed <= 0:
+        return np.int64(0)
+    dictionary = tables[CODECS + tag - FIRST_CODEC]
+    size = call_sizes(tables[DECOMPRESS], tables[CONTEXT], unpacked, tables[UNPACKED], at, packed, dictionary)
+    return unpacked if size > 0 else np.int64(0)
+
+
+@helper
+def unpack(zstd: Word, end: Word, how: Word, frame_nbytes: Word, tables: Any, scratch: Word, frame: Word) -> Word:
+    """Make a frame of the zstd frame between two addresses, which is of it or of what was left; false if that fails."""
+    # What is left of a frame goes behind what a group unpacks to.
+    left = frame if how == 0 else scratch + frame_nbytes + tables[UNPACKED] + 2 * ROOM
+    if tables[CONTEXT] == 0:
+        return False
+    if call_sizes(tables[DECOMPRESS], tables[CONTEXT], left, frame_nbytes, zstd, end - zstd, 0) != frame_nbytes:
+        return False
+    if how != 0:
+        put_foretold(left, frame_nbytes, how, reference_of(how, tables[REFERENCES]), frame)
+    return True
+
+
+@helper
+def walk(
+    group: Any,
+    number: Word,
+    first: Word,
+    last: Word,
+    shift: Word,
+    layout: Any,
+    tables: Any,
+    targets: Any,
+) -> Word:
+    """Decode the frames of group `number` from `first` to `last`, and put each where it belongs; false if that fails.
+
+    Frame k of the group is frame `k + shift` as the items count; `targets` are the memory of one item and the frame it
+    begins with, and of another, whose memory may be 0.
+    """
+    depth, outer, inner, scratch = layout[0], layout[1], layout[2], tables[SCRATCH]
+    frame_nbytes, frame = outer * inner, scratch
+    where = group.where  # one load: a writer may be moving the group
+    plain, narrow = where >> TAG_BITS == PLAIN, where >> TAG_BITS == NARROW
+    at, known = targets[NEXT_RECORD], np.int64(0)
+    if targets[LAST_GROUP] == number and targets[LAST_FRAME] < first:
+        # By the bytes that were read last. If the group has moved since, these still hold every frame asked for.
+        plain, narrow, known = False, False, targets[LAST_FRAME] + 1
+    else:
+        at = group_bytes(where, tables, scratch + frame_nbytes + ROOM)
+    targets[LAST_GROUP] = -1  # until the scratch memory holds a whole frame again
+    if at == 0:
+        return False
+    start, begin = np.int64(first), at
+    if not (plain or narrow):
+        start = known
+        for k in range(known, first + 1):
+            head, body = take_varint(at)
+            if head & KIND_MASK != SINCE_LAST:
+                start, begin = np.int64(k), at
+            at = body + (head >> KIND_BITS)
+        at = begin
+    for k in range(start, last + 1):
+        source = frame
+        if plain:
+            source = at + k * frame_nbytes
+        elif narrow:
+            widen_row(at, np.int64(k), frame_nbytes, frame)
+        else:
+            head, body = take_varint(at)
+            kind, length = head & KIND_MASK, head >> KIND_BITS
+            at = body + length
+            if kind == SINCE_LAST:
+                apply_changes(body, at, frame)
+            elif kind == FROM_REFERENCE:
+                base = np.int64(load64(tables[REFERENCES] + 8 * np.int64(load8(body))))
+                copy_bytes(frame, base, frame_nbytes)
+                apply_changes(body + 1, at, frame)
+            elif kind == RAW:
+                copy_bytes(frame, body, frame_nbytes)
+            else:
+                how, rest = split_record(body)
+                if is_by_book(how):
+                    decode_words(rest, frame_nbytes, book_of(how, tables[REFERENCES]), frame)
+                elif not unpack(rest, at, how, frame_nbytes, tables, scratch, frame):
+                    return False
+        for one in range(2):
+            slot = k + shift - targets[2 * one + 1]
+            if targets[2 * one] != 0 and 0 <= slot < depth and k >= first:
+                emit(source, targets[2 * one], slot, depth, outer, inner)
+    if not (plain or narrow):
+        targets[LAST_GROUP], targets[LAST_FRAME], targets[NEXT_RECORD] = number, last, at
+    return True
+
+
+@part
+def take_over(group: Word, end: Word, target: Word, layout: Any, groups: Any, targets: Any) -> Word:
+    """Copy what an item shares with the last one, if that came before it; returns the first frame that is missing."""
+    depth, outer, inner = layout[0], layout[1], layout[2]
+    first, last, known = end - depth + 1, targets[LAST_GROUP], targets[LAST_FRAME]
+    if last < 0 or groups[last].layout != groups[group].layout:
+        targets[LAST_GROUP] = -1
+        return first
+    if last != group:
+        if np.int64(groups[group].before) - 1 != last:
+            return first
+        known -= np.int64(groups[last].count)
+    ahead = end - known
+    if ahead < 0 or ahead >= depth:
+        return first
+    for k in range(outer):
+        copy_short(
+            target + k * depth * inner, targets[LAST_ITEM] + (k * depth + ahead) * inner, (depth - ahead) * inner
+        )
+    return known + 1
+
+
+@part
+def walk_both(group: Word, ends: Any, targets: Any, groups: Any, tables: Any) -> Word:
+    """Read the items that end with the frames `ends` of a group; the group before ends with frame -1."""
+    layout, is_one = layout_of(groups[group], tables), targets[2] == 0
+    low, high = ends[0], ends[0]
+    if is_one:
+        low = take_over(group, ends[0], targets[0], layout, groups, targets)
+        if low > high:  # the same item again
+            return True
+    else:
+        low, high = min(ends[0], ends[1]) - layout[0] + 1, max(ends[0], ends[1])
+        targets[LAST_GROUP] = -1
+    targets[1], targets[3] = ends[0] - layout[0] + 1, ends[1] - layout[0] + 1
+    for which in range(0 if low < 0 else 1, 2 if high >= 0 else 1):
+        first, last, shift, walked = max(low, np.int64(0)), high, np.int64(0), group
+        if which == 0:
+            walked = np.int64(groups[group].before) - 1
+            count = np.int64(groups[walked].count)
+            first, last, shift = count + low, min(high, np.int64(-1)) + count, -count
+        if not walk(groups[walked], walked, first, last, shift, layout, tables, targets):
+            return False
+    targets[LAST_ITEM] = targets[0]
+    if not is_one:
+        targets[LAST_GROUP] = -1
+    return True
+
+
+@helper
+def meet(a: Word, b: Word, ends: Any, groups: Any, tables: Any) -> Word:
+    """The group from which one walk reads both items, with their `ends` in it; -1 where they lie too far apart."""
+    group_a, group_b = (a - 1) // SLOTS, (b - 1) // SLOTS
+    ends[0], ends[1] = (a - 1) % SLOTS, (b - 1) % SLOTS
+    if group_a == group_b:
+        return group_a
+    if groups[group_a].layout != groups[group_b].layout:
+        return np.int64(-1)
+    later, earlier, which = group_b, group_a, 0
+    if np.int64(groups[group_a].before) - 1 == group_b:
+        later, earlier, which = group_a, group_b, 1
+    elif np.int64(groups[group_b].before) - 1 != group_a:
+        return np.int64(-1)
+    count = np.int64(groups[earlier].count)
+    ends[which] -= count
+    return later if ends[which] - layout_of(groups[later], tables)[0] + 1 >= -count else np.int64(-1)
+
+
+@part
+def expect(number: Word, now: Word, record: Word, groups: Any, tables: Any) -> None:
+    """Have what an item needs brought near while another is read, unless it is the next one of a group."""
+    if number == 0 or number == now + 1:
+        return
+    group = groups[(number - 1) // SLOTS]
+    where, size = group.where, np.int64(group.size)
+    address = where & ADDRESS_MASK
+    at = place_of(address, tables)
+    if where >> TAG_BITS == PLAIN:
+        at += (number - 1) % SLOTS * record  # in a group of single frames, and otherwise a wrong guess
+        size = record
+    elif where >> TAG_BITS == NARROW:
+        row = at + (number - 1) % SLOTS * size // np.int64(group.count)  # about there, and its head in any case
+        for k in range(0, 2 * LINE, LINE):
+            prefetch(row + k)
+        size = min(size, np.int64(2 * LINE))
+    for k in range(0, min(size, np.int64(NEAR)), LINE):
+        prefetch(at + k)
+
+
+@part
+def read_item(
+    number: Word,
+    other: Word,
+    at: Word,
+    other_at: Word,
+    record: Word,
+    pair: Word,
+    groups: Any,
+    tables: Any,
+    ends: Any,
+    targets: Any,
+) -> Word:
+    """Read an item to `at`, and in a pair another to `other_at`; false if that fails."""
+    met = np.int64(-1)
+    if number != 0 and other != 0 and not is_rows(groups[(number - 1) // SLOTS].where):
+        met = meet(number, other, ends, groups, tables)
+    for one in range(1 + pair if met < 0 else 1):
+        group, target, last = met, other_at if one else at, (other if one else number) - 1
+        if met >= 0:
+            targets[0], targets[2] = at, other_at
+        elif last < 0:
+            for k in range(record):
+                store8(target + k, np.uint64(0))
+            continue
+        else:
+            group, slot = last // SLOTS, last % SLOTS
+            where = groups[group].where
+            # A frame that is an item and needs no other takes no walk; for one of some bytes, that is most of it.
+            if is_rows(where) and layout_of(groups[group], tables)[0] == 1:
+                rows = place_of(where & ADDRESS_MASK, tables)
+                if where >> TAG_BITS == NARROW:
+                    widen_row(rows, slot, record, target)
+                else:
+                    copy_bytes(target, rows + slot * record, record)
+                continue
+            ends[0], targets[0], targets[2] = slot, target, 0
+        if not walk_both(group, ends, targets, groups, tables):
+            return False
+    return True
+
+
+@jit(INTEGER(NUMBERS, ROWS, NUMBERS, ROWS, WORDS, WORDS, INTEGER))
+def read_items(numbers: Any, out: Any, others: Any, other_out: Any, tables: Any, progress: Any, step: Word) -> Word:
+    """Read items to `out`, and as many others to `other_out`, unless that has no rows; returns how many this call did.
+
+    Several calls share the items by their `progress`, `step` items at a time. The scratch memory is a thread's own; it
+    has room for two frames, an unpacked group and three times `ROOM`.
+    """
+    record, pair = np.int64(out.shape[1]), other_out.shape[0] > 0
+    target, other_target = np.int64(out.ctypes.data), np.int64(other_out.ctypes.data)
+    # Views by address: an array that a kernel owns or is given is counted at every call, which waits for all stores.
+    words = np.int64(tables.ctypes.data)
+    tables = words_at(words, np.int64(tables.shape[0]))
+    ends, targets = words_at(words + 8 * WALKS, 2), words_at(words + 8 * (WALKS + 2), WALK_WORDS - 2)
+    shared, groups = np.int64(progress.ctypes.data), groups_of(tables)
+    count, mine = np.int64(numbers.shape[0]), np.int64(0)
+    while True:
+        low = fetch_add(shared + 8 * TAKEN, step)
+        if low >= count:
+            break
+        high = min(low + step, count)
+        targets[LAST_GROUP] = -1  # what lies in the scratch memory is of another call, or another's items
+        for i in range(low, high):
+            number, other = np.int64(numbers[i]), np.int64(others[i]) if pair else np.int64(0)
+            if i + 1 < high:
+                expect(np.int64(numbers[i + 1]), number, record, groups, tables)
+            at, other_at = target + i * record, other_target + i * record
+            if not read_item(number, other, at, other_at, record, pair, groups, tables, ends, targets):
+                progress[FAILED] = i + 1
+        mine += high - low
+        fetch_add(shared + 8 * DONE, high - low)
+    return mine
+
+
+@jit(numba.types.boolean(WORDS, INTEGER, INTEGER))
+def wait_for(progress: Any, count: Word, patience: Word) -> Any:
+    """Whether all items are read, looking again for a while if they are not."""
+    shared = np.int64(progress.ctypes.data)
+    for _ in range(patience):  # noqa: SIM110  numba compiles no generators
+        if fetch_add(shared + 8 * DONE, np.int64(0)) == count:
+            return True
+    return False

@@ -1,0 +1,257 @@
+"""`Keeper`: what becomes of groups once they are full or dead, and where lanes get memory for new ones.
+
+A full group is looked at, narrowed where its frames are small, else packed by a codec where there is one, and moved
+when little else lives where it is. A dead one is given back when no reader is left that may know it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compressed_array import _heap
+from compressed_array._heap import OFFSET_BITS
+from compressed_array._runtime.epochs import Epochs
+from compressed_array._runtime.memory import return_free_memory
+from compressed_array._runtime.payloads import Payloads
+from compressed_array._runtime.types import Words
+from compressed_array._stores.frames.bitpack import narrow, word_of
+from compressed_array._stores.frames.engine_numpy import encode_frame, group_bytes
+from compressed_array._stores.frames.groups import (
+    ADDRESS_MASK,
+    DEAD,
+    FIRST_CODEC,
+    FREE,
+    FULL,
+    MANY,
+    NARROW,
+    PLAIN,
+    RECORDS,
+    SLOTS,
+    TAG_BITS,
+)
+from compressed_array._stores.frames.lanes import BUFFER, CAPACITY, GROUP_OF, LAST, ROOM, ROWS, SEGMENT, SIZE, USED
+from compressed_array._stores.frames.policy import Watch
+from compressed_array._stores.frames.tables import SMALL_FRAME, Frames
+from compressed_array.codecs.delta import encode_changes
+
+_NO_GROUPS: Words = np.empty(0, np.int64)
+MOST_PACKED_ANEW = 32 * 1024 * 1024  # bytes, unpacked: some write has to wait for it
+
+
+class Keeper:
+    """Keeps the groups of one store. All of it is the writer's to do."""
+
+    def __init__(self, frames: Frames, epochs: Epochs, watch: Watch) -> None:
+        self._frames, self._epochs, self._watch = frames, epochs, watch
+        self._narrows = True  # whether rows got smaller by it, the last time
+
+    def provide(self, lane: int, engine: Any) -> None:
+        """See to it that the next item of a lane can be written."""
+        frames = self._frames
+        # Lanes of small frames need memory often, and there is little to be had from tidying up.
+        is_small = frames.layout.frame_nbytes < SMALL_FRAME
+        if not is_small or frames.groups.counts[DEAD] >= MANY:
+            self.bury_dead()
+        if not is_small or frames.groups.counts[FULL] >= frames.many_full:
+            self.tend(engine)
+        if not frames.groups.counts[FREE]:
+            frames.groups.grow()
+        words = frames.lanes.words[lane]
+        most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
+        if words[SIZE] - words[USED] < most:
+            # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
+            # Groups that are packed or narrowed do not stay here, so there a few pages will do.
+            leave = self._narrows and frames.capacity > 1 if is_small else self._watch.packing is not None
+            if leave:
+                segment = frames.heap.reserve(most, most + _heap.SMALLEST_SEGMENT // 16, fresh=not is_small)
+            else:
+                wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
+                usual = min(max(wanted, most, _heap.SMALLEST_SEGMENT // 4), _heap.LARGEST_SEGMENT)
+                segment = frames.heap.reserve(most, most + usual)
+            memory, old, had = frames.heap.segment(segment), int(words[SEGMENT]), bool(words[SIZE])
+            words[CAPACITY] = 0  # first: nothing may be added to a group whose segment is no longer the lane's
+            words[SEGMENT], words[BUFFER], words[USED], words[SIZE] = segment, memory.ctypes.data, 0, memory.size
+            if had:
+                frames.heap.give_back(old)
+
+    def tend(self, engine: Any, others: Words = _NO_GROUPS) -> None:
+        """Do what is due for groups that are full, and for others: pack them, look at them, tidy up elsewhere."""
+        groups = np.append(self._frames.groups.take_full(), others)
+        if not len(groups):
+            return
+        packed = self._watch.packing is not None
+        self._watch.seen(groups, engine)
+        if self._watch.packing is not None and not packed:
+            # What lanes write next will be packed and leave segments that were made to stay.
+            self._close_segments()
+        self.narrow(groups)
+        if self._watch.has_changed:
+            self._watch.has_changed = False
+            self._write_anew(groups, engine)
+        packing = self._watch.packing
+        if packing is not None:
+            self.pack(groups, packing.codec)
+            if packing.learnt:
+                packing.learnt = False
+                self._pack_anew(packing.codec)
+        self._watch.stored(groups)
+        self._move_garbage(int(self._frames.groups.table["size"][groups].sum()))
+
+    def pack(self, groups: Words, codec: int, *, anew: bool = False) -> int:
+        """Put groups through a codec, those that get smaller by it; says how many bytes they are unpacked.
+
+        Anew, those that are smaller than unpacked, so that nothing is left that needs the codec they went through.
+        """
+        table = self._frames.groups.table
+        tags = table["where"][groups] >> TAG_BITS
+        groups = groups[(tags != PLAIN) & (tags != NARROW) & (table["references"][groups] > 0)]
+        if not len(groups):
+            return 0
+        entries = table[groups][["where", "size"]].tolist()
+        plain = Payloads.from_parts([self._unpacked(where, size) for where, size in entries])
+        payloads = self._frames.codecs[codec].encode_parts(plain)
+        smaller = np.flatnonzero(payloads.size < (plain.size if anew else table["size"][groups]))
+        if len(smaller):
+            tag = (FIRST_CODEC + codec) << TAG_BITS
+            self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
+        return int(plain.size.sum())
+
+    def _write_anew(self, groups: Words, engine: Any) -> None:
+        """Write groups that were just filled as the next ones will be; a short stream may have few more."""
+        frames, table = self._frames, self._frames.groups.table
+        entries = table[groups]
+        like = (entries["references"] > 0) & (entries["layout"] == frames.layout_number)
+        groups = groups[like & (entries["where"] >> TAG_BITS == RECORDS)] if frames.mode != ROWS else groups[:0]
+        if not len(groups):
+            return
+        parts = []
+        for group, count in zip(groups.tolist(), table["count"][groups].tolist(), strict=True):
+            stack = self._watch.decode(engine, group * SLOTS + 1 + np.arange(count))
+            pairs = zip(stack, [None, *stack[:-1]], strict=True)
+            parts.append(
+                b"".join(encode_frame(frames, frame, last, frames.mode, encode_changes) for frame, last in pairs)
+            )
+        payloads = Payloads.from_parts([np.frombuffer(part, np.uint8) for part in parts])
+        smaller = np.flatnonzero(payloads.size < table["size"][groups])
+        if self._watch.packing is not None:
+            smaller = np.arange(len(groups))
+        if len(smaller):
+            self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), RECORDS << TAG_BITS))
+        self._close_segments()
+
+    def _close_segments(self) -> None:
+        """Have lanes write their next groups elsewhere, so that where they were is soon free."""
+        words = self._frames.lanes.words
+        words[:, SIZE] = np.minimum(words[:, SIZE], np.maximum(words[:, USED], 1))  # with a size of 0 they are nowhere
+
+    def narrow(self, groups: Words) -> None:
+        """Write the rows of groups of small frames, of the present layout, in fewer bits where that is smaller."""
+        frames, nbytes = self._frames, self._frames.layout.frame_nbytes
+        if nbytes >= SMALL_FRAME or not len(groups):
+            return
+        entries = frames.groups.table[groups]
+        plain = (entries["where"] >> TAG_BITS == PLAIN) & (entries["references"] > 0)
+        plain &= (entries["layout"] == frames.layout_number) & (entries["count"] > 1)
+        groups, entries = groups[plain], entries[plain]
+        if not len(groups):
+            return
+        size = entries["size"].astype(np.int64)
+        rows = frames.heap.payloads(entries["where"] & ADDRESS_MASK, size)
+        payloads = narrow(rows, nbytes, word_of(frames.itemsize))
+        smaller = np.flatnonzero(payloads.size < size)
+        self._narrows = 2 * len(smaller) > len(groups)
+        if len(smaller):
+            self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), NARROW << TAG_BITS))
+
+    def _pack_anew(self, codec: int) -> None:
+        """Put what earlier codecs packed through a new one, as far as a write can wait for that."""
+        self.bury_dead()  # or they would seem to need their dictionary
+        left = MOST_PACKED_ANEW
+        for earlier in range(codec):
+            for group in self._packed_by(earlier):  # one by one, since all of them unpacked may take a lot of memory
+                left -= self.pack(np.array([group]), codec, anew=True) if left > 0 else 0
+            self._frames.codecs[earlier].stop_compressing()
+            if not len(self._packed_by(earlier)):
+                self._epochs.retire(partial(self._drop_dictionary, earlier))
+        self._move_garbage(MOST_PACKED_ANEW, thoroughly=True)
+        self._epochs.collect()
+        return_free_memory()  # learning took more of it than many an array does
+
+    def _drop_dictionary(self, codec: int) -> None:
+        """Give up a codec's dictionary, of which no group and no reader has need; the first codec has none."""
+        self._frames.codecs[codec] = self._frames.codecs[0]
+
+    def _unpacked(self, where: int, size: int) -> npt.NDArray[np.uint8]:
+        data = group_bytes(self._frames, where)
+        return data if FIRST_CODEC <= where >> TAG_BITS < NARROW else data[:size]
+
+    def _packed_by(self, codec: int) -> Words:
+        return np.flatnonzero(self._frames.groups.table["where"] >> TAG_BITS == FIRST_CODEC + codec)
+
+    def _move(self, groups: Words, payloads: Payloads, tags: Words) -> None:
+        """Let groups be other bytes in another place; the old place is free when no reader is left there."""
+        heap, table = self._frames.heap, self._frames.groups.table
+        address, size = table["where"][groups] & ADDRESS_MASK, table["size"][groups].astype(np.int64)
+        # Readers look at the place, in which all is said; the size is the writer's.
+        table["where"][groups] = heap.append(payloads) | tags
+        table["size"][groups] = payloads.size
+        self._epochs.retire(partial(heap.free, address, size))
+        self._epochs.collect()
+
+    def let_lanes_go(self) -> None:
+        """Give up what the lanes hold, and where they write to. They have to start over."""
+        frames, groups = self._frames, self.open_groups().tolist()
+        words = frames.lanes.words
+        segments = words[words[:, SIZE] > 0, SEGMENT].tolist()
+        # First, and all at once: what is given up twice because of an interrupt would be lost to others who need it.
+        words[:, [LAST, GROUP_OF, CAPACITY, SIZE]] = 0
+        for group in groups:
+            self._let_go(int(frames.groups.table["before"][group]) - 1)
+            self._let_go(group)
+        for segment in segments:
+            frames.heap.give_back(segment)
+
+    def open_groups(self) -> Words:
+        """The groups that lanes add to."""
+        groups = self._frames.lanes.words[:, GROUP_OF]
+        return groups[groups > 0] - 1
+
+    def _let_go(self, group: int) -> None:
+        """Give up a lane's own reference to a group."""
+        if group >= 0:
+            references = self._frames.groups.table["references"]
+            references[group] -= 1
+            if not references[group]:
+                self._give_up(np.array([group]))
+
+    def bury_dead(self) -> None:
+        self._give_up(self._frames.groups.take_dead())
+
+    def _give_up(self, groups: Words) -> None:
+        if len(groups):
+            self._epochs.retire(partial(self._forget, groups))
+            self._epochs.collect()
+
+    def _forget(self, groups: Words) -> None:
+        entries = self._frames.groups.table[groups]
+        self._frames.groups.forget(groups)  # first: what is free must not be found, moved and freed again
+        self._frames.heap.free(entries["where"] & ADDRESS_MASK, entries["size"].astype(np.int64))
+
+    def _move_garbage(self, written: int, *, thoroughly: bool = False) -> None:
+        """Rewrite sparse segments: about twice the bytes that were just written, so that no write takes long."""
+        moved, heap = 0, self._frames.heap
+        with suppress(MemoryError):  # where there is no room to tidy up, garbage stays garbage
+            while moved <= 2 * written and (segment := heap.take_sparse_segment(thoroughly=thoroughly)) is not None:
+                moved += self._rewrite(segment)
+
+    def _rewrite(self, segment: int) -> int:
+        heap, table = self._frames.heap, self._frames.groups.table
+        groups = self._frames.groups.in_segment(segment, OFFSET_BITS)
+        where, size = table["where"][groups], table["size"][groups].astype(np.int64)
+        self._move(groups, heap.payloads(where & ADDRESS_MASK, size), where & ~ADDRESS_MASK)
+        return int(size.sum())

@@ -1,0 +1,245 @@
+"""`Changes` ("delta"): frames as what differs from a frame that is stored already.
+
+Changes that build on changes would have to be put in one after the other. Here a frame takes two steps at the most,
+whatever came before: from a row to a key, and from the key to the frame.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from compressed_array.torch._coders.base import (
+    AT_ONCE,
+    BLANK,
+    LANE_KEY,
+    LANE_ROW,
+    Batch,
+    Coded,
+    Ints,
+    marked,
+    on_device,
+)
+from compressed_array.torch._coders.runs import Sparse
+from compressed_array.torch._frame_table import KEY, ROW_OF, FrameTable
+from compressed_array.torch._sync import fetch, storage_nbytes
+
+WORD = 8
+# What a frame may be told from: what its lane's key shows, the first frame of its stretch, the lane's row, nothing at
+# all; or it is a row by itself.
+FROM_KEY, FROM_HEAD, FROM_ROW, FROM_NOTHING, AS_ROW = range(5)
+BASES = 4
+KEY_EVERY = 16  # frames, at the least: as many of a lane as make a stretch
+STAGED_BYTES = 1024 * 1024
+NEVER = 1 << 40
+Bools = npt.NDArray[np.bool_]
+
+
+class Changes(Sparse):
+    """What changed: in a key, since the lane's row; in any other frame, since the lane's key.
+
+    A key, or a row, is made anew when frames have come to differ from the old one so much that a new one is paid for.
+    """
+
+    _has: Bools
+    _key_is_blank: Bools
+
+    def __init__(self, frame_nbytes: int, device: torch.device, heap_bytes: int | None) -> None:
+        super().__init__(frame_nbytes, WORD, device, heap_bytes)
+        self._nothing = torch.zeros((1, self.width), dtype=self.element, device=device)
+        self._none = self._nothing[:0]
+        self.rest()
+
+    def rest(self) -> None:
+        # Nothing is taken from the device, which may have nothing left when this is called for; and all is set at once,
+        # for the sake of interrupts: what the key of each lane shows, and its row; which of the two it has; whether the
+        # key builds on nothing; of keys since the last row the fewest changes, and how many came on top.
+        has, is_blank, counts = np.zeros((0, 2), bool), np.zeros(0, bool), np.zeros(0, np.int64)
+        self._keys, self._lane_rows, self._has, self._key_is_blank = self._none, self._none, has, is_blank
+        self._least, self._excess = counts, counts
+
+    @property
+    def nbytes(self) -> int:
+        return storage_nbytes(self._keys, self._lane_rows, self._nothing)
+
+    def stage_size(self, lanes: int) -> int:
+        """Frames are kept as rows: many are coded in about the time of one."""
+        return 0 if self.rows.heap_bytes is not None else min(STAGED_BYTES // (self.width * WORD), KEY_EVERY * lanes)
+
+    def room(self, lanes: int) -> int:
+        return self.rows.room_to_stage(self.stage_size(lanes))
+
+    def stage(self, frames: torch.Tensor, lanes: int) -> int | None:
+        most = self.stage_size(lanes)
+        return self.rows.stage([self.elements(frames)], most) if len(frames) <= most else None
+
+    def staged(self) -> torch.Tensor:
+        return self.bytes_of(self.rows.staged()[0])
+
+    def unstage(self, but: int = 0, *, for_good: bool = False) -> None:
+        if for_good:
+            self.rows.drop_stage()
+        else:
+            self.rows.clear_stage(but)
+
+    def encode(self, batch: Batch) -> Coded:
+        self._grow(batch.lanes)
+        elements = self.elements(batch.frames)
+        lane, each = batch.lane, np.arange(len(batch.lane))
+        head = heads(lane, batch.turn)
+        count, differ = self._compare(elements, lane, head)
+        choice = self._choose(count, lane, head)
+        length = count[each, np.minimum(choice, FROM_NOTHING)]
+        length[choice == AS_ROW] = 0
+        puts = self._puts(elements, lane, head, choice, length, differ)
+        row, start = self._append(elements, np.flatnonzero(choice == AS_ROW), puts, length)
+
+        own, of_lane = batch.own_link(each), batch.lane_link(lane, LANE_ROW)
+        row_of = np.select([choice == AS_ROW, choice == FROM_ROW, choice == FROM_NOTHING], [own, of_lane, BLANK], -1)
+        from_lane, from_head = choice == FROM_KEY, choice == FROM_HEAD
+        row_of[from_lane] = np.where(self._key_is_blank[lane], BLANK, of_lane)[from_lane]
+        row_of[from_head] = row_of[head[from_head]]
+        key = np.full(len(lane), BLANK)
+        key[from_lane] = batch.lane_link(lane[from_lane], LANE_KEY)
+        key[from_head] = own[head[from_head]]
+        lane_row, lane_key = self._renew(batch, elements, count, choice, head)
+        return Coded(row_of, key, start, length, row, lane_row, lane_key)
+
+    def decode(self, table: FrameTable, frames: torch.Tensor) -> torch.Tensor:
+        words = table.words.index_select(0, frames)
+        return self.bytes_of(self.rows_with(table, words[:, ROW_OF], [words[:, KEY], frames]))
+
+    def _grow(self, lanes: int) -> None:
+        more = lanes - len(self._has)
+        if more > 0:
+            fresh = torch.zeros((more, self.width), dtype=self.element, device=self.device)
+            self._keys, self._lane_rows = torch.cat([self._keys, fresh]), torch.cat([self._lane_rows, fresh])
+            self._has = np.concatenate([self._has, np.zeros((more, 2), bool)])
+            self._key_is_blank = np.concatenate([self._key_is_blank, np.zeros(more, bool)])
+            self._least = np.concatenate([self._least, np.full(more, NEVER)])
+            self._excess = np.concatenate([self._excess, np.zeros(more, np.int64)])
+
+    def _chunks(self, count: int) -> list[slice]:
+        step = max(AT_ONCE // (BASES * self.width), 1)
+        return [slice(low, min(low + step, count)) for low in range(0, count, step)]
+
+    def _compare(self, elements: torch.Tensor, lane: Ints, head: Ints) -> tuple[Ints, torch.Tensor | None]:
+        """In how many elements each frame differs from each base; never, where there is none. Of few frames also which
+        elements these are, base by base.
+        """
+        counts, differ = [], None
+        for part in self._chunks(len(lane)):
+            differ = self._differ(elements, lane, head, part)
+            counts.append(differ.sum(2, dtype=torch.int32))
+        (fetched,) = fetch(torch.cat(counts, 1) if len(counts) > 1 else counts[0])
+        count = np.ascontiguousarray(np.array(fetched).reshape(BASES, -1).T)
+        count[~self._has[lane, 0], FROM_KEY] = NEVER
+        count[head == np.arange(len(head)), FROM_HEAD] = NEVER
+        count[~self._has[lane, 1], FROM_ROW] = NEVER
+        return count, differ if len(counts) == 1 else None
+
+    def _differ(self, elements: torch.Tensor, lane: Ints, head: Ints, part: slice) -> torch.Tensor:
+        """Where some frames differ from each base."""
+        at = on_device(lane[part], self.device)
+        first = elements.index_select(0, on_device(head[part], self.device))
+        bases = self._keys.index_select(0, at), first, self._lane_rows.index_select(0, at), self._nothing
+        return torch.stack([elements[part] != base for base in bases])
+
+    def _choose(self, count: Ints, lane: Ints, head: Ints) -> Ints:
+        """What each frame is told from: of each stretch all from the lane's key or all from its head, if not alone."""
+        whole = self.width * WORD // self.puts.row_nbytes  # changes that cost as much as a row
+        is_head = head == np.arange(len(head))
+        stretch = (np.cumsum(is_head) - 1)[head]
+        alone = np.where(count[:, FROM_ROW] <= count[:, FROM_NOTHING], FROM_ROW, FROM_NOTHING)
+        fewest = np.minimum(count[:, FROM_ROW : FROM_NOTHING + 1].min(1), whole)
+        cost = np.minimum(count[:, : FROM_HEAD + 1], fewest[:, None])
+        sums = np.zeros((np.count_nonzero(is_head), 2), np.int64)
+        np.add.at(sums, stretch, cost)
+        base = np.where(sums[:, 1] < sums[:, 0], FROM_HEAD, FROM_KEY)[stretch]
+        choice = np.where(count[np.arange(len(head)), base] <= fewest, base, alone)
+        changes = np.minimum(count[np.arange(len(head)), choice], NEVER)
+        # A row also pays where keys have come to need many changes.
+        paid = (
+            is_head
+            & (choice == FROM_ROW)
+            & (self._excess[lane] + changes - np.minimum(changes, self._least[lane]) > whole)
+        )
+        return np.where((changes >= whole) | paid, AS_ROW, choice)
+
+    def _puts(
+        self,
+        elements: torch.Tensor,
+        lane: Ints,
+        head: Ints,
+        choice: Ints,
+        length: Ints,
+        differ: torch.Tensor | None,
+    ) -> list[list[torch.Tensor]]:
+        """What is put into the base that was chosen for each frame, in columns."""
+        if not length.any():
+            return []
+        lanes, each = len(self._has), np.arange(len(lane))
+        if differ is not None and not (choice == AS_ROW).any():
+            mask = differ.view(-1, self.width).index_select(0, on_device(choice * len(lane) + each, self.device))
+            return [marked(mask, elements, int(length.sum()), self.positions)]
+        # All that a frame may be told from, in one list. One that is a row by itself does not differ from itself.
+        known = torch.cat([self._keys, self._lane_rows, self._nothing, elements])
+        own = 2 * lanes + 1
+        at = np.select(
+            [choice == FROM_KEY, choice == FROM_ROW, choice == FROM_NOTHING, choice == FROM_HEAD],
+            [lane, lanes + lane, 2 * lanes, own + head],
+            own + each,
+        )
+        puts = []
+        for part in self._chunks(len(lane)):
+            total = int(length[part].sum())
+            if total:
+                mask = elements[part] != known.index_select(0, on_device(at[part], self.device))
+                puts.append(marked(mask, elements[part], total, self.positions))
+        return puts
+
+    def _renew(self, batch: Batch, elements: torch.Tensor, count: Ints, choice: Ints, head: Ints) -> tuple[Ints, Ints]:
+        """Let lanes know their new keys and rows, the last of each; says what they link to then."""
+        lanes = np.arange(batch.lanes)
+        links = batch.lane_link(lanes, LANE_ROW), batch.lane_link(lanes, LANE_KEY)
+        is_key = np.zeros(len(choice), bool)
+        is_key[head[choice == FROM_HEAD]] = True
+        is_key |= (choice == AS_ROW) | (
+            (choice != FROM_KEY) & ~self._has[batch.lane, 0] & (head == np.arange(len(head)))
+        )
+        if not is_key.any():
+            return links
+        newest = np.full(batch.lanes, -1)
+        newest[batch.lane[is_key]] = np.flatnonzero(is_key)
+        lanes = np.flatnonzero(newest >= 0)
+        frames = newest[lanes]
+        is_row = choice[frames] == AS_ROW
+        shown = elements.index_select(0, on_device(frames, self.device))
+        self._keys[on_device(lanes, self.device)] = shown
+        self._has[lanes, 0] = True
+        self._key_is_blank[lanes] = choice[frames] == FROM_NOTHING
+        self._least[lanes] = least = np.minimum(
+            self._least[lanes], np.where(choice[frames] == FROM_ROW, count[frames, FROM_ROW], NEVER)
+        )
+        self._excess[lanes] += np.where(choice[frames] == FROM_ROW, count[frames, FROM_ROW] - least, 0)
+        if is_row.any():
+            at = on_device(np.flatnonzero(is_row), self.device)
+            self._lane_rows[on_device(lanes[is_row], self.device)] = shown.index_select(0, at)
+            self._has[lanes[is_row], 1] = True
+            self._least[lanes[is_row]], self._excess[lanes[is_row]] = NEVER, 0
+        is_new = newest >= 0
+        new_row = is_new & (choice[newest] == AS_ROW)
+        return (
+            np.where(new_row, batch.own_link(newest), links[0]),
+            np.where(is_new, batch.own_link(newest), links[1]),
+        )
+
+
+def heads(lane: Ints, turn: Ints) -> Ints:
+    """For each frame the first of its stretch, whose key is that one, or the key that the lane has."""
+    order, each = np.argsort(lane, kind="stable"), np.arange(len(lane))
+    first = np.maximum.accumulate(np.where(turn[order] % KEY_EVERY == 0, each, 0))
+    head = np.empty_like(each)
+    head[order] = order[first]
+    return head

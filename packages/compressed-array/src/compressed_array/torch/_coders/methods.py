@@ -1,0 +1,50 @@
+"""Which coder a codec's name stands for on a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from compressed_array._stores.frames.layouts import Layout
+from compressed_array._stores.frames.stacks import given_layout
+from compressed_array.codecs.delta import Delta, DeltaZstd
+from compressed_array.codecs.none import Raw
+from compressed_array.codecs.rle import RLE
+from compressed_array.errors import UnsupportedOperationError
+from compressed_array.registry import get_codec
+from compressed_array.torch._coders.base import Coder
+from compressed_array.torch._coders.delta import Changes
+from compressed_array.torch._coders.host_codec import Hosted
+from compressed_array.torch._coders.runs import Runs
+from compressed_array.torch._dtypes import numpy_dtype_or_none
+from compressed_array.torch._host_lanes import INTEGERS
+
+
+class Method:
+    """A codec, as it is used on a device: `delta` and `rle` there, any other on the host, a batch at a time."""
+
+    def __init__(self, codec: Any) -> None:
+        self.codec = get_codec("delta" if isinstance(codec, str) and codec == "auto" else codec)
+        if isinstance(self.codec, DeltaZstd):
+            raise UnsupportedOperationError("delta-zstd packs groups, which a device does not have; use delta or zstd")
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether items are kept as they are."""
+        return isinstance(self.codec, Raw)
+
+    def layout(self, item_shape: tuple[int, ...], itemsize: int) -> Layout | None:
+        """How items are stacked, if the codec says so."""
+        return given_layout(item_shape, itemsize, self.codec)
+
+    def coder(self, frame_nbytes: int, dtype: torch.dtype, device: torch.device, heap_bytes: int | None) -> Coder:
+        """What stores frames of this size."""
+        itemsize = dtype.itemsize
+        if isinstance(self.codec, Delta):
+            return Changes(frame_nbytes, device, heap_bytes)
+        if isinstance(self.codec, RLE):
+            return Runs(frame_nbytes, itemsize if itemsize in INTEGERS else max(INTEGERS), device, heap_bytes)
+        on_host = numpy_dtype_or_none(dtype) or np.dtype(f"V{itemsize}")
+        return Hosted(self.codec, frame_nbytes, on_host, device, heap_bytes)

@@ -1,0 +1,94 @@
+"""What comes from outside and says that it is an array: reading a file, and what kind of array it is."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compressed_array._heap import MAX_PAYLOAD
+from compressed_array.codecs._description import described
+from compressed_array.errors import (
+    BusyStoreError,
+    CodecUnavailableError,
+    CorruptFileError,
+    CorruptPayloadError,
+    UnknownCodecError,
+)
+from compressed_array.torch._state import CHECKSUM, check_seal
+
+KEYS = {"cells", "dense", "store"}
+# What says by itself what is the matter.
+PASSED_ON = (
+    CorruptPayloadError,
+    CorruptFileError,
+    UnknownCodecError,
+    CodecUnavailableError,
+    BusyStoreError,
+    OSError,
+    MemoryError,
+    torch.OutOfMemoryError,
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a file says an array is."""
+
+    shape: tuple[int, ...]
+    item_ndim: int
+    dtype: torch.dtype
+    device: str
+    codec: Any
+    heap_bytes: int | None
+
+    @classmethod
+    def of(cls, about: dict[str, Any], *, is_dense: bool) -> Kind:
+        """The kind that is said, if there can be such an array."""
+        codec, dtype = about["codec"], getattr(torch, about["dtype"])
+        if "library" not in codec:  # as it was
+            codec = {"library": "compressed-array", "config": codec}
+        shape, items = tuple(about["shape"]), about["item_ndim"]
+        kind = cls(shape, items, dtype, about["device"], described(codec), about["heap_bytes"])
+        sizes = [items, *shape, 0 if kind.heap_bytes is None else kind.heap_bytes]
+        if not all(type(n) is int and n >= 0 for n in sizes) or items > len(shape):
+            raise CorruptPayloadError(f"there is no array of shape {shape} with items of {items!r} axes")
+        if not isinstance(dtype, torch.dtype) or not isinstance(kind.device, str):
+            raise CorruptPayloadError(f"there is no array of {about['dtype']} on {kind.device}")
+        if not is_dense and not 0 < prod(shape[len(shape) - items :]) * dtype.itemsize <= MAX_PAYLOAD:
+            raise CorruptPayloadError(f"items of shape {shape[len(shape) - items :]} are too large, or nothing")
+        return kind
+
+
+def check_keys(state: Any) -> None:
+    """Raise if something is not the state of an array, or not as it was when it was taken."""
+    if not isinstance(state, dict) or set(state) - {"about", CHECKSUM} != KEYS:
+        raise CorruptPayloadError("this is not the state of an array")
+    check_seal(state)
+
+
+def read_file(path: str | Path) -> Any:
+    """What torch saved to a file, if reading that takes no more memory than the file does."""
+    size = Path(path).stat().st_size
+    with zipfile.ZipFile(path) as file:
+        entries = file.infolist()
+    if sum(entry.file_size for entry in entries) > size or any(entry.compress_type for entry in entries):
+        raise CorruptPayloadError("what is in it is larger than the file")
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+@contextmanager
+def sound() -> Iterator[None]:
+    """Whatever is raised because a state is none is a `CorruptPayloadError`."""
+    try:
+        yield
+    except PASSED_ON:
+        raise
+    except Exception as error:
+        raise CorruptPayloadError(f"this is not the state of an array: {type(error).__name__}: {error}") from error

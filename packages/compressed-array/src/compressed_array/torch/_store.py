@@ -1,0 +1,204 @@
+"""`DeviceStore`: what arrays on a torch device stand on: items by number, for several arrays and several threads.
+
+What `FrameStore` is on the host. Until it is seen how items are stacked they are kept as they are (`Undecided`), and
+from then on as frames (`StoredFrames`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+
+from compressed_array._runtime.epochs import Exclusive
+from compressed_array._stores.frames.layouts import Layout
+from compressed_array.errors import CorruptPayloadError
+from compressed_array.torch import _state
+from compressed_array.torch._coders.base import Ints
+from compressed_array.torch._coders.methods import Method
+from compressed_array.torch._frames import Holders, StoredFrames
+from compressed_array.torch._host_lanes import Array, as_tensor
+from compressed_array.torch._pending import Cells
+from compressed_array.torch._sync import apart, available, cpu
+from compressed_array.torch._undecided import Undecided
+
+Numbers = Sequence[tuple[Cells, torch.Tensor]]
+
+
+class DeviceStore(Exclusive):
+    """Items of one shape and dtype, by number, for all arrays that stand on it.
+
+    Whoever reads takes `lock` and `turn` before numbers are fetched, and whoever writes.
+    """
+
+    @apart
+    def __init__(
+        self,
+        item_shape: tuple[int, ...],
+        dtype: torch.dtype,
+        method: Method,
+        device: torch.device,
+        heap_bytes: int | None,
+    ) -> None:
+        self.item_shape, self.dtype, self.method = item_shape, dtype, method
+        self.device, self.heap_bytes = device, heap_bytes
+        self.item_nbytes = prod(item_shape) * dtype.itemsize
+        super().__init__()
+        self.holders: Holders = weakref.WeakSet()  # what has numbers of ours
+        layout = method.layout(item_shape, dtype.itemsize)
+        self._items: StoredFrames | Undecided
+        self._items = Undecided(item_shape, dtype.itemsize, device) if layout is None else self._new_frames(layout)
+
+    @property
+    def lock(self) -> Any:
+        """What one thread at a time takes, and a fork waits for."""
+        return self.writing
+
+    @property
+    def frames(self) -> StoredFrames | None:
+        """The frames that items consist of; None until that is known."""
+        return self._items if isinstance(self._items, StoredFrames) else None
+
+    @property
+    def nbytes(self) -> int:
+        """All memory that the store has taken from the device."""
+        with self.lock:
+            return self._items.nbytes
+
+    @property
+    def live_nbytes(self) -> int:
+        """What of it belongs to items that were needed when that was last looked at, or came since."""
+        return self.nbytes if self.frames is None else self.frames.live_nbytes
+
+    def read(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Items, of their dtype, from a flat tensor of numbers."""
+        data = self._items.read(numbers)
+        return data.contiguous().view(self.dtype).reshape(len(numbers), *self.item_shape)
+
+    def write(self, items: torch.Tensor | Array, lanes: Ints) -> torch.Tensor:
+        """Store items, one of each lane after the other; says their numbers."""
+        first = self._items
+        if isinstance(first, StoredFrames):
+            return first.write(items, lanes)
+        items, before = as_tensor(items), first.mark()
+        try:
+            numbers = first.write(items.reshape(len(items), -1).contiguous().view(torch.uint8), lanes)
+            if self.heap_bytes is not None and first.nbytes > self.heap_bytes // 2:
+                first.give_up()
+            return numbers if first.layout is None else self._decide(first, first.layout).index_select(0, numbers)
+        except BaseException:
+            first.go_back(before)
+            raise
+
+    def write_row(self, cells: Cells, row: int, items: torch.Tensor | Array, lanes: Ints) -> None:
+        """Store a step, an item of each lane, for a row of an array; later and with others, if it can wait."""
+        frames = self.frames
+        step = None if frames is None else frames.wait(items, lanes)
+        if step is not None:
+            cells.waiting[row] = step
+        else:
+            numbers = self.write(items, lanes)  # which may replace the numbers of the cells
+            cells.numbers[row].copy_(numbers)
+
+    def settled(self, cells: Cells) -> torch.Tensor:
+        """The numbers of cells, also of steps that wait, which are stored."""
+        if self.frames is not None:
+            self.frames.settle()
+        return cells.numbers
+
+    @apart
+    def rest(self) -> None:
+        """Hold nothing but items until the next write, which may have to store more than it otherwise would."""
+        with self.lock, self.turn:
+            if self.frames is not None:
+                self.frames.rest()
+
+    @apart
+    def sweep(self) -> None:
+        """Find out which frames are needed, and give back what the others take, as far as that is possible."""
+        with self.lock, self.turn:
+            if self.frames is not None:
+                self.frames.sweep()
+
+    def state(self) -> dict[str, Any]:
+        """All that there is, in tensors and numbers."""
+        state = self._items.state()
+        return {"undecided": state} if self.frames is None else state
+
+    @apart
+    def restore(self, state: dict[str, Any], numbers: Numbers = ()) -> None:
+        """Hold what another store of this kind did, with these numbers of all that have some, if it is sound."""
+        given = [_state.tensor(part, torch.int32, cells.numbers.shape) for cells, part in numbers]
+        items: StoredFrames | Undecided
+        if "undecided" in state:
+            held, lanes = _state.check_items(state["undecided"], self.item_nbytes, given)
+            items = Undecided(self.item_shape, self.dtype.itemsize, self.device)
+            items.write(held[1:].to(self.device), lanes[1:].numpy())
+            if len(items.host) != len(held):
+                raise CorruptPayloadError("the state contradicts itself: an item is there twice")
+        else:
+            if "coder" in state:  # as it was, with what lanes remembered
+                heaps = [state["coder"][name] for name in ("rows", "puts", "payloads") if name in state["coder"]]
+                state = {**state, "heaps": heaps}
+            layout = _state.layout_of(state, self.item_shape, self.dtype.itemsize)
+            items = self._new_frames(layout)
+            _state.check_frames(state, layout.depth, items.coder, given)
+            items.restore(state)
+        self._exchange(
+            items, [(cells, part.to(self.device, copy=True)) for (cells, _), part in zip(numbers, given, strict=True)]
+        )
+
+    @apart
+    def __getstate__(self) -> dict[str, Any]:
+        kind = (self.item_shape, self.dtype, self.method, str(self.device), self.heap_bytes)
+        with self.lock, self.turn:
+            state = cpu(self.state())  # first: it has steps numbered that wait
+            cells = [(held, cpu(held.numbers)) for held in self.holders]
+        seal = _state.checksum([state, *(numbers for _, numbers in cells)])
+        return {"kind": kind, "state": state, "cells": cells, _state.CHECKSUM: seal}
+
+    @apart
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        item_shape, dtype, method, device, heap_bytes = state["kind"]
+        self.__init__(item_shape, dtype, method, available(device), heap_bytes)  # type: ignore[misc]  # made without it
+        cells = state["cells"]
+        seal = state.get(_state.CHECKSUM)
+        if seal is not None and seal != _state.checksum([state["state"], *(numbers for _, numbers in cells)]):
+            raise CorruptPayloadError("the pickled items were changed since they were pickled")
+        for held, numbers in cells:
+            held.replace(numbers)  # which came without
+        self.restore(state["state"], cells)
+        self.holders.update(held for held, _ in cells)
+
+    def _new_frames(self, layout: Layout) -> StoredFrames:
+        coder = self.method.coder(layout.frame_nbytes, self.dtype, self.device, self.heap_bytes)
+        return StoredFrames(layout, self.item_shape, self.dtype.itemsize, coder, self.holders)
+
+    def _decide(self, first: Undecided, layout: Layout) -> torch.Tensor:
+        """Store what was kept until now, as it should be; says the new number of each."""
+        frames = self._new_frames(layout)
+        frames.holders = weakref.WeakSet()  # for now, as they still have the numbers that were given out before
+        items = first.host[1:].view(f"V{self.dtype.itemsize}").reshape(-1, *self.item_shape)
+        numbers = frames.write(items, first.lanes[1:])
+        frames.holders = self.holders
+        numbers = torch.cat([numbers.new_zeros(1), numbers])
+        cells = [(held, numbers[held.numbers.to(torch.int64)].to(held.numbers.dtype)) for held in self.holders]
+        self._exchange(frames, cells)
+        return numbers
+
+    def _exchange(self, items: StoredFrames | Undecided, numbers: Numbers) -> None:
+        """Hold other items, which those who hold some know by other numbers."""
+
+        def exchange() -> None:
+            self._items = items
+            for held, others in numbers:
+                held.replace(others)
+
+        try:
+            exchange()
+        except BaseException:  # an interrupt, for which it is too late
+            exchange()
+            raise
