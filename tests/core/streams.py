@@ -105,13 +105,13 @@ def pair(shape: tuple[int, ...], codec: Any, item_ndim: int, dtype: Any = np.uin
 def frames_stored(store: Any) -> int:
     """How many frames all groups hold together."""
     with store.epochs.writing:
-        store._settle(thoroughly=True)
+        store._flush(thoroughly=True)
         return int(store._frames.groups.table["count"].sum(dtype=np.int64))
 
 
 def groups_in_use(store: Any) -> int:
     with store.epochs.writing:
-        store._settle(thoroughly=True)
+        store._flush(thoroughly=True)
         return len(store._frames.groups.in_use())
 
 
@@ -120,7 +120,7 @@ def check_store(*arrays: Any) -> None:
     store = arrays[0].store
     assert all(array.store is store for array in arrays)
     with store.epochs.writing:
-        store._settle(thoroughly=True)
+        store._flush(thoroughly=True)
         frames = store._frames
         groups, table = frames.groups, frames.groups.table
         numbers = [table_.numbers for table_ in {id(a._table): a._table for a in arrays}.values()]

@@ -31,7 +31,7 @@ def freed_twice(array: Any) -> Any:
     """The segments of which less is taken for alive than the array's records in them are."""
     store = array.store
     with store.epochs.writing:
-        store._settle()
+        store._flush()
         records = np.unique(array.cells.numbers)
         records = records[records != 0]
         heap, needed = store._heap, np.zeros(len(store._heap._live), np.int64)

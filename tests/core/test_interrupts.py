@@ -18,7 +18,7 @@ import compressed_array as ca
 from compressed_array._runtime import epochs as _epochs
 from compressed_array._runtime import threads
 from compressed_array._runtime.epochs import Epochs
-from compressed_array._runtime.output_pool import LARGEST, SMALLEST, Lender
+from compressed_array._runtime.output_pool import LARGEST, SMALLEST, OutputPool
 from compressed_array._runtime.threads import Pool
 
 CELLS, LENGTH = 24, 4096
@@ -192,7 +192,7 @@ def test_a_reader_that_an_interrupt_ended_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("size", [SMALLEST, LARGEST])
 def test_memory_is_lent_after_interrupts_at_any_point(size: int) -> None:
-    lender = Lender()
+    lender = OutputPool()
     for nth in range(1, 200):
         try:
             with Interruption(nth, interrupt) as interruption:

@@ -114,7 +114,7 @@ def test_what_was_joined_is_freed_with_the_last_array(codec: str) -> None:
     del array, joined
     gc.collect()
     other[0] = 3
-    store.rest()
+    store.compact()
     if isinstance(store, FrameStore):
         assert np.count_nonzero(store._frames.groups.table["references"]) <= 2 * 2  # two groups a lane
     else:

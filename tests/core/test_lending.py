@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import compressed_array as ca
-from compressed_array._runtime.output_pool import LARGEST, SMALLEST, Lender
+from compressed_array._runtime.output_pool import LARGEST, SMALLEST, OutputPool
 
 BYTES = np.dtype(np.uint8)
 
@@ -38,7 +38,7 @@ REMAINS = {
 
 @pytest.mark.parametrize("left", REMAINS)
 def test_whoever_still_looks_at_a_part_keeps_it(left: str) -> None:
-    lender = Lender()
+    lender = OutputPool()
     answer = lender.lend((16, SMALLEST // 16), BYTES)
     answer[...] = 7
     was, remains = address(answer), REMAINS[left](answer)
@@ -59,7 +59,7 @@ def test_whoever_still_looks_at_a_part_keeps_it(left: str) -> None:
     )
 )
 def test_no_two_share_memory_and_there_is_never_too_much(steps: list[tuple[str, int]]) -> None:
-    lender = Lender(most=8 * SMALLEST)
+    lender = OutputPool(most=8 * SMALLEST)
     held: list[tuple[Any, int]] = []
     for count, (what, which) in enumerate(steps):
         if what == "lend":
@@ -77,7 +77,7 @@ def test_no_two_share_memory_and_there_is_never_too_much(steps: list[tuple[str, 
 
 
 def test_sizes_that_are_no_longer_asked_for_make_room() -> None:
-    lender = Lender(most=4 * SMALLEST)
+    lender = OutputPool(most=4 * SMALLEST)
     for blocks in (1, 2, 3, 4, 1):
         kept = [lender.lend((SMALLEST * 4 // blocks,), BYTES) for _ in range(blocks)]
         assert len({address(array) for array in kept}) == blocks
@@ -88,13 +88,13 @@ def test_sizes_that_are_no_longer_asked_for_make_room() -> None:
 
 @pytest.mark.parametrize("nbytes", [0, 1, SMALLEST - 1, LARGEST + 1])
 def test_small_and_large_answers_have_memory_of_their_own(nbytes: int) -> None:
-    assert Lender().lend((nbytes,), BYTES).flags.owndata
+    assert OutputPool().lend((nbytes,), BYTES).flags.owndata
 
 
 @pytest.mark.parametrize("dtype", ["u1", "<f4", ">i8", "c16", "M8[s]", "S7", "U3", "?", [("a", "i2"), ("b", "f8", 3)]])
 def test_answers_are_of_their_dtype_and_writable(dtype: Any) -> None:
     wanted = np.dtype(dtype)
-    array = Lender().lend((3, SMALLEST), wanted)
+    array = OutputPool().lend((3, SMALLEST), wanted)
     assert array.dtype == wanted
     assert array.shape == (3, SMALLEST)
     assert array.flags.writeable

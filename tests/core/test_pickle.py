@@ -83,7 +83,7 @@ def test_copies_that_were_dropped_do_not_pile_up() -> None:
     for _ in range(50):
         array.copy()
         array.swapaxes(0, 0).reshape(100, 100, 4).swapaxes(0, 1).reshape(-1, 4)
-    assert len(array.store._graveyard) <= 2
+    assert len(array.store._released_later) <= 2
 
 
 def test_payloads_travel_out_of_band() -> None:

@@ -17,7 +17,7 @@ from test_sbx_same import DISCRETE, VECTORS
 
 import compressed_array_sbx as cax
 from compressed_array_sbx._joined import ColumnArray, Columns, column_tensor
-from compressed_array_sbx._memory import ALIGNED, SMALLEST, Lender
+from compressed_array_sbx._memory import ALIGNED, SMALLEST, OutputPool
 
 
 def filled(cls: type, space: Any, steps: int = 60, n_envs: int = 2, **options: Any) -> Any:
@@ -173,7 +173,7 @@ def test_rows_that_are_not_there_raise() -> None:
 
 
 def test_lent_memory_is_used_again_and_bounded() -> None:
-    lender = Lender(most=3 * SMALLEST)
+    lender = OutputPool(most=3 * SMALLEST)
     dtype = np.dtype(np.float32)
     arrays = [lender.lend((SMALLEST // 4,), dtype) for _ in range(5)]
     places = {array.ctypes.data for array in arrays}

@@ -73,7 +73,7 @@ def test_zeros_over_everything_give_the_memory_back(codec: str) -> None:
     for array, plain in zip(twins.arrays, twins.plains, strict=True):
         array[...] = torch.zeros((), dtype=torch.uint8)
         plain.zero_()
-    stored(twins).rest()
+    stored(twins).compact()
     stored(twins).sweep()
     assert stored(twins).nbytes < full / 4
     twins.check()
@@ -88,7 +88,7 @@ def test_an_array_that_is_gone_is_not_held() -> None:
     store, full = stored(twins), stored(twins).nbytes
     del twins.arrays[1]
     gc.collect()
-    store.rest()
+    store.compact()
     store.sweep()
     assert store.nbytes < full / 4
 

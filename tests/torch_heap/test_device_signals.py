@@ -75,7 +75,7 @@ def interrupt() -> None:
 
 
 @pytest.mark.parametrize("codec", ["delta", "rle"])
-@pytest.mark.parametrize("during", ["step", "rows", "read", "sweep", "rest", "state", "load", "pickle", "swap"])
+@pytest.mark.parametrize("during", ["step", "rows", "read", "sweep", "compact", "state", "load", "pickle", "swap"])
 def test_an_interrupt_at_any_point_leaves_an_array_that_works(codec: str, during: str) -> None:
     twins = Twins(codec, 20, Stacked(2, 4, (1, 12, 12), episode=7))
     twins.add(13)
@@ -85,7 +85,7 @@ def test_an_interrupt_at_any_point_leaves_an_array_that_works(codec: str, during
         "rows": lambda: array.__setitem__(slice(row, row + 1), written[None]),
         "read": lambda: array[:],
         "sweep": lambda: array.store.sweep(),
-        "rest": lambda: array.store.rest(),
+        "compact": lambda: array.store.compact(),
         "state": lambda: array.state_dict(),
         "load": lambda: array.load_state_dict(state),
         "pickle": lambda: pickle.dumps(array),

@@ -114,10 +114,10 @@ def test_stores_that_know_no_lanes_are_loaded_again(codec: str, what: str, monke
     if what != "never written":
         twins.add(70)
     if what == "at rest":
-        store.rest()
+        store.compact()
     elif what == "after a failure":
         with monkeypatch.context() as patch:
-            patch.setattr(Streams, "news", lambda *_: 1 / 0)
+            patch.setattr(Streams, "new_frames", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 twins.arrays[0][:1] = torch.full((1, 2, 4, 20, 20), 9, dtype=torch.uint8)
     twins.arrays = pickle.loads(pickle.dumps(twins.arrays))

@@ -59,7 +59,7 @@ class Workshop(Twins):
         self.check()
 
     def sweep(self, value: int) -> None:
-        self.store.rest() if value % 2 else self.store.sweep()
+        self.store.compact() if value % 2 else self.store.sweep()
 
     def travel(self, value: int) -> None:
         if value % 2:
@@ -122,15 +122,15 @@ def test_a_step_asks_nothing_of_the_device_until_there_are_some() -> None:
 
 FAULTS = [
     (_frame_table.FrameTable, "take"),
-    (_lanes.Streams, "news"),
+    (_lanes.Streams, "new_frames"),
     (_lanes.Streams, "take"),
     (_pending.WaitingSteps, "new"),
     (_pending.WaitingSteps, "frames"),
-    (_pending.Cells, "fill"),
+    (_pending.DeviceGrid, "fill"),
     (_heap.TorchHeap, "stage"),
     (delta.Changes, "encode"),
     (_lanes.Streams, "renumber"),
-    (runs.Sparse, "_append"),
+    (runs.RowCoder, "_append"),
 ]
 
 
@@ -167,7 +167,7 @@ def test_what_waits_is_not_lost_when_storing_it_fails(fault: Any, when: str, how
 def test_lanes_do_not_go_by_an_item_that_was_interrupted(after: str, monkeypatch: pytest.MonkeyPatch) -> None:
     twins = Twins("delta", 30, Stacked(3, 4, (1, 20, 20), episode=9))
     twins.add(12)
-    real = _host_lanes.HostLook.take_news
+    real = _host_lanes.HostLook.take_new_frames
     interrupted = full(77, 3)
 
     def failing(*args: Any) -> Any:
@@ -175,7 +175,7 @@ def test_lanes_do_not_go_by_an_item_that_was_interrupted(after: str, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_host_lanes.HostLook, "take_news", failing)
+        patch.setattr(_host_lanes.HostLook, "take_new_frames", failing)
         with pytest.raises(KeyboardInterrupt):
             twins.arrays[0][5] = interrupted
     if after == "device":

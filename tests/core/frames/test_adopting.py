@@ -54,7 +54,7 @@ class Writer:
         for row, step in enumerate(steps):
             ca.write_pair(*self.arrays, row, step.obs, step.next_obs)
         if self.rests:  # or groups have frames of two chunks
-            self.arrays[0].store.rest()
+            self.arrays[0].store.compact()
         plain = np.stack([step.obs for step in steps]), np.stack([step.next_obs for step in steps])
         return pickle.dumps(self.arrays, 5), *plain
 
@@ -167,7 +167,7 @@ def test_anything_in_between(data: st.DataObject) -> None:
             for plain in ring.plains:
                 plain[low : low + 20] = plain[5:25].copy()
         else:
-            ring.arrays[0].store.rest()
+            ring.arrays[0].store.compact()
     ring.check()
 
 
@@ -193,7 +193,7 @@ def test_nothing_is_decoded_and_every_frame_is_there_once(codec: str, monkeypatc
     del arrays
     ring[0][...] = 0
     ring[1][...] = 0
-    ring[0].store.rest()
+    ring[0].store.compact()
     assert frames_stored(ring[0].store) == 0
 
 
@@ -396,7 +396,7 @@ def test_what_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for where, name in (
         (_heap.HostHeap, "append"),
-        (type(ring.arrays[0].store._keeper), "tend"),
+        (type(ring.arrays[0].store._upkeep), "process_full"),
         (type(ring.arrays[0].store.engine), "retain"),
         (adoption.Adoption, "prepared"),
     ):
@@ -411,7 +411,7 @@ def needed_more_than_counted(*arrays: Any) -> str:
     """What of a store is taken for less needed than these arrays and its lanes need it, and what is lost to it."""
     store = arrays[0].store
     with store.epochs.writing:
-        store._settle(thoroughly=True)
+        store._flush(thoroughly=True)
         frames = store._frames
         table, words = frames.groups.table, frames.lanes.words
         held = words[words[:, GROUP_OF] > 0, GROUP_OF] - 1

@@ -148,7 +148,7 @@ def test_readers_from_between_two_dictionaries(engine: str) -> None:
     """Nothing is packed by a dictionary that somebody does not know who is still reading."""
     plain, array = screens(6000), new_array(6000)
     store, at = array.store, 0
-    packing, codecs = store._watch.packing, store._frames.codecs
+    packing, codecs = store._policy.packing, store._frames.codecs
 
     def write_until(done: Any) -> None:
         nonlocal at

@@ -14,7 +14,7 @@ import compressed_array as ca
 from compressed_array._stores.frames import engine_native, engine_numpy
 from compressed_array._stores.frames.groups import MOST_GROUPS, Groups
 from compressed_array._stores.frames.lanes import COUNT, SEGMENT, Lanes
-from compressed_array._stores.frames.upkeep import Keeper
+from compressed_array._stores.frames.upkeep import Upkeep
 from compressed_array.codecs.delta import Delta
 
 
@@ -36,16 +36,16 @@ class Stack:
 def test_an_interrupt_between_a_new_segment_and_its_first_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     array = ca.zeros((400, 4, 40, 40), np.uint8, item_ndim=3, codec=Delta(8, stack_axis=0))
     plain, stack, interrupted = np.zeros(array.shape, np.uint8), Stack(40), []
-    provide = Keeper.provide
+    make_room = Upkeep.make_room
 
-    def interrupt(keeper: Keeper, lane: int, engine: Any) -> None:
-        segment, count = keeper._frames.lanes.words[lane, [SEGMENT, COUNT]].tolist()
-        provide(keeper, lane, engine)
-        if 0 < count < 8 and keeper._frames.lanes.words[lane, SEGMENT] != segment and not interrupted:
+    def interrupt(upkeep: Upkeep, lane: int, engine: Any) -> None:
+        segment, count = upkeep._frames.lanes.words[lane, [SEGMENT, COUNT]].tolist()
+        make_room(upkeep, lane, engine)
+        if 0 < count < 8 and upkeep._frames.lanes.words[lane, SEGMENT] != segment and not interrupted:
             interrupted.append(lane)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Keeper, "provide", interrupt)
+    monkeypatch.setattr(Upkeep, "make_room", interrupt)
     for i in range(400):
         before = stack.frames
         item = stack.push(4 if i % 7 == 6 else 1)

@@ -150,8 +150,8 @@ class TwoOnOne(RuleBasedStateMachine):
         self.kept = [*self.kept[-1:], (array.copy(), plain.copy())]
 
     @rule()
-    def rest(self) -> None:
-        self.arrays[0].store.rest()
+    def compact(self) -> None:
+        self.arrays[0].store.compact()
 
     @rule()
     def drop_copies(self) -> None:

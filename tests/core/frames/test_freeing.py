@@ -67,7 +67,7 @@ def test_a_store_at_rest_holds_its_items_and_nothing_else(codec: str) -> None:
         for row, items in enumerate(plain):
             array[row] = items
         awake = array.store.nbytes
-        array.store.rest()
+        array.store.compact()
         stored.append(array.store.nbytes)
         assert stored[-1] <= awake - 4 * plain[0, 0].nbytes  # the last item of each lane
         assert_same(array, plain)

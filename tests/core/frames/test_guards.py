@@ -224,7 +224,7 @@ def test_taking_over_groups_reads_these_and_no_more(codec: str, monkeypatch: pyt
         low, place = 60 * turn, Guarded(export.data.size)
         for data in place.places(export.data):
             new = np.zeros(120, np.uint32)
-            with target.store.epochs.writing, target.store.epochs.turn:
+            with target.store.epochs.writing, target.store.epochs.guard:
                 assert target.store.adopt(replace(export, data=data), numbers, new)
                 target.store.release(new[60:])
                 exchange(target.store, target.cells.numbers[low : low + 60], new[:60])

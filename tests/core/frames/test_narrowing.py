@@ -22,7 +22,7 @@ from compressed_array._runtime.payloads import Payloads
 from compressed_array._stores.frames import bitpack
 from compressed_array._stores.frames import export as _frame_state
 from compressed_array._stores.frames.groups import NARROW, PLAIN, TAG_BITS
-from compressed_array._stores.frames.upkeep import Keeper
+from compressed_array._stores.frames.upkeep import Upkeep
 from compressed_array.errors import CorruptPayloadError
 
 ROWS = st.tuples(st.integers(1, 64), st.integers(1, 30))
@@ -72,7 +72,7 @@ def walk(steps: int, lanes: int = 3, width: int = 17, dtype: Any = np.float32) -
 
 def tags(array: Any) -> set[int]:
     with array.store.epochs.writing:
-        array.store._settle(thoroughly=True)
+        array.store._flush(thoroughly=True)
         table = array.store._frames.groups.table
         return set((table["where"][table["references"] > 0] >> TAG_BITS).tolist())
 
@@ -139,9 +139,9 @@ def test_an_interrupt_while_a_store_comes_to_rest_adds_nothing_to_groups_that_mo
     for at in range(40):
         array[at] = stream[at]
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "let_lanes_go", lambda keeper: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patch.setattr(Upkeep, "close_lanes", lambda upkeep: (_ for _ in ()).throw(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
-            array.store.rest()
+            array.store.compact()
     for at in range(40, 60):
         array[at] = stream[at]
     assert_same(array, stream)
@@ -151,7 +151,7 @@ def test_an_interrupt_while_a_store_comes_to_rest_adds_nothing_to_groups_that_mo
 def test_a_rollout_at_rest_is_narrowed_whole() -> None:
     stream = walk(40)
     array = ca.compress(stream, item_ndim=1, codec="delta")
-    array.store.rest()
+    array.store.compact()
     assert tags(array) == {NARROW}
     assert_same(array, stream)
     array[3] = stream[5]

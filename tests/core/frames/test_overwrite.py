@@ -20,7 +20,7 @@ from compressed_array._runtime.payloads import Payloads
 from compressed_array._stores.frames.engine_native import NativeEngine
 from compressed_array._stores.frames.groups import LISTED, PUT, PUT_AND_DIED
 from compressed_array._stores.frames.row_writer import RowWriter
-from compressed_array._stores.frames.upkeep import Keeper
+from compressed_array._stores.frames.upkeep import Upkeep
 from compressed_array.codecs import _clib
 
 needs_kernels = pytest.mark.skipif(not has_numba(), reason="without kernels every row is written step by step")
@@ -113,7 +113,7 @@ def test_a_row_for_which_there_is_no_memory_leaves_the_old_one(codec: str, monke
 
     failed = 0
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "provide", no_memory)
+        patch.setattr(Upkeep, "make_room", no_memory)
         for at, step in enumerate(steps[100:], 100):
             try:
                 obs[at % 60] = step.obs

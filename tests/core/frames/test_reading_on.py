@@ -51,7 +51,7 @@ def filled(codec: str, shape: str, kind: str) -> Filled:
         for array, plain, value in zip(arrays, plains, step, strict=True):
             array[at] = plain[at] = value
         if t in (40, 41, ROWS + 20):
-            arrays[0].store.rest()
+            arrays[0].store.compact()
     for at in rng.integers(0, ROWS - 9, 12):
         arrays[0][at, 1] = plains[0][at, 1] = steps[int(at) // 2][1][0]
     arrays[0][:3, 0] = plains[0][:3, 0] = 0

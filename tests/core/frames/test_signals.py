@@ -38,7 +38,7 @@ class Interrupted:
             array[ROWS - 1] = value
             self.plain[ROWS - 1] = value
         elif does == "rest":
-            array.store.rest()
+            array.store.compact()
         elif does == "size":
             assert array.nbytes_stored > 0
         elif does == "pickle":
@@ -62,7 +62,7 @@ class Interrupted:
         elif during == "slice":
             self.array[row : row + 1] = written[None]
         elif during == "rest":
-            self.array.store.rest()
+            self.array.store.compact()
         else:
             assert self.array.nbytes_stored > 0
 

@@ -16,12 +16,12 @@ import compressed_array as ca
 from compressed_array._array import pickling
 from compressed_array._stores.frames import engine_native, residuals, stacks
 from compressed_array._stores.frames.engine_native import NativeEngine
-from compressed_array._stores.frames.engine_numpy import TwinEngine
+from compressed_array._stores.frames.engine_numpy import NumpyEngine
 from compressed_array.codecs.delta import Delta
 
 pytestmark = pytest.mark.skipif(not ca.has_numba(), reason="there is one engine here")
 Writes = list[tuple[Any, Any]]
-REST = object()  # instead of a key
+COMPACT = object()  # instead of a key
 
 
 def written(native: bool, shape: tuple[int, ...], dtype: Any, item_ndim: int, codec: Any, writes: Writes) -> Any:
@@ -31,9 +31,9 @@ def written(native: bool, shape: tuple[int, ...], dtype: Any, item_ndim: int, co
             patch.setattr(engine_native, "is_usable", lambda frames: False)
         array = ca.zeros(shape, dtype, item_ndim=item_ndim, codec=codec)
         for key, value in writes:
-            array.store.rest() if key is REST else array.__setitem__(key, value)
+            array.store.compact() if key is COMPACT else array.__setitem__(key, value)
         engine = array.store.engine
-    assert isinstance(engine, NativeEngine if native else TwinEngine)
+    assert isinstance(engine, NativeEngine if native else NumpyEngine)
     return array
 
 
@@ -41,7 +41,7 @@ def compare(shape: tuple[int, ...], dtype: Any, item_ndim: int, codec: Any, writ
     """Write by both engines; the two arrays are the same inside, equal the plain one, and each reads the other's."""
     plain = np.zeros(shape, dtype)
     for key, value in writes:
-        if key is not REST:
+        if key is not COMPACT:
             plain[key] = value
     arrays = [written(native, shape, dtype, item_ndim, codec, writes) for native in (True, False)]
     numbers = [array.cells.numbers.copy() for array in arrays]
@@ -138,7 +138,7 @@ def test_small_items_are_rows(codec: str, length: int) -> None:
 def test_stores_that_rest_at_times(codec: str, depth: int) -> None:
     writes = ring(Stacked(3, depth, (1, 20, 20) if depth > 1 else (20, 20)), 150, 64)
     for t in (0, 1, 2, 50, 64, 65, 110, 150):
-        writes.insert(t, (REST, None))
+        writes.insert(t, (COMPACT, None))
     shape = writes[5][1].shape
     compare((64, *shape), np.uint8, len(shape) - 1, codec, writes)
 

@@ -44,7 +44,7 @@ if __name__ == "__main__":
     path = HERE / "format-1-narrowed.ca"
     if not path.exists():
         rows = ca.compress(expected_rows(), item_ndim=1, codec="delta")
-        rows.store.rest()  # which narrows groups that are not full, too
+        rows.store.compact()  # which narrows groups that are not full, too
         ca.save(path, rows)
     path = HERE / "format-1-foretold.ca"
     if ca.has_zstd() and not path.exists():

@@ -22,7 +22,7 @@ from stable_baselines3.common.preprocessing import get_obs_shape
 from compressed_array.usage import MemoryUsage, usage_of
 from compressed_array_sb3 import _codecs, _options
 from compressed_array_sb3._convert import converted
-from compressed_array_sb3._reads import PLACEHOLDER, ObservationArray, Reads, current
+from compressed_array_sb3._reads import PLACEHOLDER, ObservationArray, SampleScope, current
 from compressed_array_sb3._spaces import checked, uncopied, without_elements
 from compressed_array_sb3.errors import BufferOptionError
 
@@ -141,9 +141,9 @@ class CompressedBuffer(BaseBuffer):
         samples = sample(*args, **kwargs) if reads is None else reads.during(sample, *args, **kwargs)
         return self._converted(samples, kwargs.get("env"))
 
-    def _reads(self) -> Reads | None:
+    def _reads(self) -> SampleScope | None:
         """What a sample reads its observations through; None where SB3 reads plain arrays as they are."""
-        return None if self.is_plain else Reads(self._pairs(), self.device)
+        return None if self.is_plain else SampleScope(self._pairs(), self.device)
 
     def _converted(self, samples: Any, env: Any = None) -> Any:
         """Samples with their observations as `output_dtype` and `normalize_images` ask for them."""
@@ -203,7 +203,7 @@ class CompressedBuffer(BaseBuffer):
         for array in self._arrays():
             store = getattr(array, "store", None)
             if store is not None:
-                store.rest()
+                store.compact()
 
     def _pairs(self) -> list[tuple[ObservationArray, ObservationArray]]:
         """The arrays that stand on one store."""

@@ -1,7 +1,7 @@
 """Reading the observations of one sample: what two arrays share is decoded once, into memory that tensors take over.
 
 SB3 indexes `next_observations` and `observations` with the same rows and environments, one after the other, and copies
-what it gets into tensors. Inside `Reads.during`, the first of the two decodes both, and the copy is left out.
+what it gets into tensors. Inside `SampleScope.during`, the first of the two decodes both, and the copy is left out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ObservationArray(ca.CompressedArray):
 Pairs = Sequence[tuple[ObservationArray, ObservationArray]]
 
 
-class Reads:
+class SampleScope:
     """What one sample for a device reads: whatever `during` calls, in its thread."""
 
     def __init__(self, pairs: Pairs, device: torch.device | str) -> None:
@@ -126,10 +126,10 @@ class Reads:
         return memory
 
 
-_current: ContextVar[Reads | None] = ContextVar("reads", default=None)
+_current: ContextVar[SampleScope | None] = ContextVar("reads", default=None)
 
 
-def current() -> Reads | None:
+def current() -> SampleScope | None:
     """What this thread is reading for, if it is sampling."""
     return _current.get()
 

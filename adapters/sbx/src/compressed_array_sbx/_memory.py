@@ -22,7 +22,7 @@ SMALLEST = 64 * 1024  # below, the allocator has memory at hand
 MOST = 128 * 1024 * 1024  # that is kept while nobody uses it: observations and next observations of two large draws
 
 
-class Lender:
+class OutputPool:
     """Aligned memory. At most `most` bytes of it are kept for later."""
 
     def __init__(self, most: int = MOST) -> None:
@@ -75,4 +75,4 @@ def _take_back(block: Block, lent: dict[int, Any], back: deque[Block], most: int
         back.popleft()
 
 
-lend = Lender().lend
+lend = OutputPool().lend

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from compressed_array_sb3._mixin import CompressedBuffer
-from compressed_array_sb3._reads import Reads, current
-from compressed_array_sbx._reads import JaxReads
+from compressed_array_sb3._reads import SampleScope, current
+from compressed_array_sbx._reads import JaxSampleScope
 
 
 class ForSbx(CompressedBuffer):
@@ -20,5 +20,5 @@ class ForSbx(CompressedBuffer):
         taken = reads.take_over(array) if reads is not None and isinstance(array, np.ndarray) else None
         return super().to_torch(array, copy) if taken is None else taken
 
-    def _reads(self) -> Reads | None:
-        return JaxReads(self._pairs(), self.device, self.__dict__.values())
+    def _reads(self) -> SampleScope | None:
+        return JaxSampleScope(self._pairs(), self.device, self.__dict__.values())

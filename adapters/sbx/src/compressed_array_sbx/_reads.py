@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from compressed_array_sb3._reads import ObservationArray, Pairs, Reads
+from compressed_array_sb3._reads import ObservationArray, Pairs, SampleScope
 from compressed_array_sbx._joined import ColumnArray, column_tensor
 from compressed_array_sbx._memory import lend
 
 Array = npt.NDArray[Any]
 
 
-class JaxReads(Reads):
-    """`Reads` whose tensors show the arrays that SB3 gathered, in place of copies of them.
+class JaxSampleScope(SampleScope):
+    """`SampleScope` whose tensors show the arrays that SB3 gathered, in place of copies of them.
 
     :param kept: what a buffer consists of; parts of its own arrays are copied all the same
     """

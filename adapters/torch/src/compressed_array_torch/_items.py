@@ -155,7 +155,7 @@ class HostItems:
 
     def clear(self) -> None:
         store = self.array.store
-        store.rest()
+        store.compact()
         # On the same store, which knows the stream already.
         shape, items = self.array.shape, len(self.kind.shape)
         self.use(ca.CompressedArray(shape, self.kind.host_dtype, item_ndim=items, store=store))
@@ -204,7 +204,7 @@ class DeviceItems:
     def clear(self) -> None:
         store = self.array.store
         if store is not None:
-            store.rest()
+            store.compact()
             shape, items, device = self.array.shape, len(self.kind.shape), self.array.device
             self.array = DeviceArray(shape, self.kind.dtype, item_ndim=items, device=device, store=store)
 

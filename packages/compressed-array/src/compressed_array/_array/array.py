@@ -22,7 +22,7 @@ import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from compressed_array._array.functions import call_function, call_ufunc, decoded, read_only
-from compressed_array._array.grid import Cells, memory_of
+from compressed_array._array.grid import ItemGrid, memory_of
 from compressed_array._array.keys import field_names
 from compressed_array._array.methods import ArrayMethods
 from compressed_array._array.outside import outside
@@ -53,7 +53,7 @@ class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarra
     _numbers: RecordNumbers
     _item_shape: tuple[int, ...]
     _item_dtype: np.dtype[Any]
-    _cells: Cells | None = None
+    _cells: ItemGrid | None = None
     _owner: CompressedArray | None = None
     is_writeable = True
 
@@ -115,10 +115,10 @@ class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarra
         return self._table.store
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> ItemGrid:
         """The grid of this view: which record each cell holds, in the table's own memory."""
         if self._cells is None:
-            self._cells = Cells(self._table, self._numbers, self._item_shape, self._item_dtype)
+            self._cells = ItemGrid(self._table, self._numbers, self._item_shape, self._item_dtype)
         return self._cells
 
     @property
@@ -199,7 +199,7 @@ class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarra
         if isinstance(value, CompressedArray) and not has_fields and transferred([self.cells], key, [value.cells]):
             return
         epochs = self._table.store.epochs
-        with epochs.writing, epochs.turn:
+        with epochs.writing, epochs.guard:
             if has_fields:
                 items = self.read()
                 items[key] = cast_exactly(value, items[key].dtype)

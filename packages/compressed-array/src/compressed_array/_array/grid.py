@@ -1,4 +1,4 @@
-"""`Cells`: reading and writing by key, for a grid of record numbers and the store they belong to.
+"""`ItemGrid`: reading and writing by key, for a grid of record numbers and the store they belong to.
 
 A write is made in three steps, so that a failure in any of them changes nothing: every item is encoded and stored
 under a new record number; the numbers are put into the table, one aligned store per cell, which is what readers see;
@@ -25,7 +25,7 @@ from compressed_array._stores.protocol import UNWRITTEN, RecordNumbers, byte_row
 Positions = npt.NDArray[np.int64]
 
 
-class Cells:
+class ItemGrid:
     """A grid of items: `numbers` says which record each cell holds, in the table's own memory."""
 
     def __init__(self, table: Table, numbers: RecordNumbers, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -204,7 +204,7 @@ class Source:
 
     def __init__(self, value: Any, target: tuple[int, ...], item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._dtype, self._count = dtype, prod(target)
-        self._cells = value if isinstance(value, Cells) and value.shape == target + item_shape else None
+        self._cells = value if isinstance(value, ItemGrid) and value.shape == target + item_shape else None
         if self._cells is not None and self._cells.numbers.shape == target:
             self.is_one_item = False
             return
@@ -252,7 +252,7 @@ def refuse_to_stretch(given: tuple[int, ...], shape: tuple[int, ...], is_grid: C
 
 def dense(value: Any) -> Any:
     """A value with its compressed items decoded."""
-    return value.read(..., value.split(...)) if isinstance(value, Cells) else value
+    return value.read(..., value.split(...)) if isinstance(value, ItemGrid) else value
 
 
 def memory_of(out: Any) -> Dense:

@@ -45,7 +45,7 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> CompressedArray:
     store = _store_for(first, tuple(grid))
     numbers = np.zeros(grid, np.uint32)
     is_there = [isinstance(part, CompressedArray) and _are_alike(part, first, store) for part in parts]
-    with store.epochs.writing, store.epochs.turn:  # no number may lose its record between being copied and being held
+    with store.epochs.writing, store.epochs.guard:  # no number may lose its record between being copied and being held
         for place, part, there in zip(places, parts, is_there, strict=True):
             if there:
                 numbers[place] = part.cells.numbers

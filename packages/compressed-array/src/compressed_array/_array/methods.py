@@ -135,7 +135,7 @@ class CopyMethods:
 
     def _holding(self: Any, grid: tuple[int, ...]) -> Any:
         epochs = self.store.epochs
-        with epochs.writing, epochs.turn:  # no number may lose its record between being copied and being held
+        with epochs.writing, epochs.guard:  # no number may lose its record between being copied and being held
             numbers, whole = self.cells.numbers, self._table
             is_part = whole.is_part or numbers.size < whole.numbers.size
             table = Table.holding(self.store, numbers.reshape(grid), is_part=is_part)

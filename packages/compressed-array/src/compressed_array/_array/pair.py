@@ -72,7 +72,7 @@ def write_pair(first: CompressedArray, second: CompressedArray, row: Any, items:
         and second.is_writeable
     ):
         epochs = a.store.epochs
-        with epochs.writing, epochs.turn:
+        with epochs.writing, epochs.guard:
             if rows.put(row, items):
                 if not other_rows.put(row, others):
                     b.write(row, others)

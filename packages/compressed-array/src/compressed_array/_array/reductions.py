@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from compressed_array._array.grid import Cells
+from compressed_array._array.grid import ItemGrid
 from compressed_array._runtime.chunks import boxes, ranges
 from compressed_array._runtime.types import Dense
 
@@ -25,14 +25,14 @@ FOLDED = {
 Axis = int | tuple[int, ...] | None
 
 
-def reduce(cells: Cells, ufunc: np.ufunc, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def reduce(cells: ItemGrid, ufunc: np.ufunc, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """`ufunc.reduce`, for a ufunc that is `FOLDED` and an array that is not empty."""
     axes = _axes(cells, _or_none(cells, axis))
     folded = _fold(cells, axes, ufunc, lambda block: ufunc.reduce(block, axis=axes, dtype=dtype, keepdims=True))
     return _shaped(folded, axes, keepdims)
 
 
-def count_nonzero(cells: Cells, axis: Axis = None, keepdims: bool = False) -> Any:
+def count_nonzero(cells: ItemGrid, axis: Axis = None, keepdims: bool = False) -> Any:
     """`np.count_nonzero`."""
     axes = _axes(cells, _or_none(cells, axis))
     folded = _fold(cells, axes, np.add, lambda block: np.count_nonzero(block, axis=axes, keepdims=True))
@@ -41,7 +41,7 @@ def count_nonzero(cells: Cells, axis: Axis = None, keepdims: bool = False) -> An
     return counted if axis is not None or keepdims else type(np.count_nonzero(()))(counted)
 
 
-def mean(cells: Cells, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def mean(cells: ItemGrid, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """`np.mean`, with its choice of types: integers in float64, float16 summed in float32."""
     axes = _axes(cells, axis)
     narrow = dtype is None and cells.dtype.kind == "f" and cells.dtype.itemsize == 2
@@ -51,7 +51,7 @@ def mean(cells: Cells, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     return answer.astype(np.float16) if narrow else answer.astype(np.asarray(total).dtype)
 
 
-def var(cells: Cells, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+def var(cells: ItemGrid, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """`np.var`: the mean first, then the mean square of what is left."""
     axes = _axes(cells, axis)
     narrow = dtype is None and cells.dtype.kind == "f" and cells.dtype.itemsize == 2
@@ -69,14 +69,14 @@ def var(cells: Cells, axis: Axis = None, dtype: Any = None, ddof: float = 0, kee
     return answer.astype(np.float16 if narrow else np.asarray(total).dtype)
 
 
-def std(cells: Cells, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+def std(cells: ItemGrid, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """`np.std`."""
     narrow = dtype is None and cells.dtype.kind == "f" and cells.dtype.itemsize == 2
     answer = np.sqrt(var(cells, axis, np.float32 if narrow else dtype, ddof, keepdims))
     return answer.astype(np.float16) if narrow else answer
 
 
-def arg(cells: Cells, which: Callable[..., Any]) -> Any:
+def arg(cells: ItemGrid, which: Callable[..., Any]) -> Any:
     """`np.argmin` or `np.argmax` of the flattened array: the first of equals, and the first NaN before all."""
     values, places = [], []
     item_size = prod(cells.item_shape)
@@ -88,7 +88,7 @@ def arg(cells: Cells, which: Callable[..., Any]) -> Any:
     return np.intp(places[which(np.array(values, cells.dtype))])
 
 
-def equal(cells: Cells, other: Callable[[tuple[slice, ...]], Dense], equal_nan: bool = False) -> bool:
+def equal(cells: ItemGrid, other: Callable[[tuple[slice, ...]], Dense], equal_nan: bool = False) -> bool:
     """`np.array_equal` with an array of the same shape, of which `other` gives a block."""
     for box in boxes(cells.numbers.shape, cells.item_nbytes):
         if not np.array_equal(cells.read(box, cells.split(box)), other(box), equal_nan=equal_nan):
@@ -96,12 +96,12 @@ def equal(cells: Cells, other: Callable[[tuple[slice, ...]], Dense], equal_nan: 
     return True
 
 
-def _fold(cells: Cells, axes: tuple[int, ...], ufunc: np.ufunc, block: Callable[[Dense], Any]) -> Dense:
+def _fold(cells: ItemGrid, axes: tuple[int, ...], ufunc: np.ufunc, block: Callable[[Dense], Any]) -> Dense:
     return _fold_boxes(cells, axes, ufunc, lambda items, box: np.asarray(block(items)))
 
 
 def _fold_boxes(
-    cells: Cells, axes: tuple[int, ...], ufunc: np.ufunc, block: Callable[[Dense, tuple[slice, ...]], Dense]
+    cells: ItemGrid, axes: tuple[int, ...], ufunc: np.ufunc, block: Callable[[Dense, tuple[slice, ...]], Dense]
 ) -> Dense:
     answer: Dense | None = None
     grid = cells.numbers.ndim
@@ -120,16 +120,16 @@ def _fold_boxes(
     return answer
 
 
-def _or_none(cells: Cells, axis: Axis) -> Axis:
+def _or_none(cells: ItemGrid, axis: Axis) -> Axis:
     """The axis; none, where it is the one that ufuncs let an array without axes have."""
     return None if not cells.shape and axis in (0, -1) else axis
 
 
-def _axes(cells: Cells, axis: Axis) -> tuple[int, ...]:
+def _axes(cells: ItemGrid, axis: Axis) -> tuple[int, ...]:
     return tuple(range(len(cells.shape))) if axis is None else normalize_axis_tuple(axis, len(cells.shape))
 
 
-def _count(cells: Cells, axes: tuple[int, ...]) -> int:
+def _count(cells: ItemGrid, axes: tuple[int, ...]) -> int:
     return prod(cells.shape[axis] for axis in axes)
 
 

@@ -43,4 +43,4 @@ class Table:
     def __del__(self) -> None:
         numbers = getattr(self, "numbers", None)
         if numbers is not None:  # an interrupt may have come amid `__init__`
-            self.store.bury(numbers)
+            self.store.release_later(numbers)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from compressed_array._array.grid import Cells, Positions
+from compressed_array._array.grid import ItemGrid, Positions
 from compressed_array._runtime.chunks import ranges
 from compressed_array._stores.frames.export import FrameExport
 from compressed_array._stores.frames.store import FrameStore
@@ -20,7 +20,7 @@ from compressed_array._stores.protocol import RecordNumbers
 SMALLER = 8  # times, at least, than items are when decoded: how much is taken out of a store at a time
 
 
-def transferred(targets: Sequence[Cells], key: Any, values: Sequence[Cells]) -> bool:
+def transferred(targets: Sequence[ItemGrid], key: Any, values: Sequence[ItemGrid]) -> bool:
     """Assign items to the same cells of arrays on one store, if that can be done so; says whether it was done.
 
     Those of two arrays that have to be decoded are written by turns, or what they have in common would not be found.
@@ -36,17 +36,17 @@ def transferred(targets: Sequence[Cells], key: Any, values: Sequence[Cells]) -> 
         if not _adopted(store, values, new):
             if new.any():
                 given_up, new = new, np.zeros_like(new)  # at once: an interrupt must not have them buried twice
-                store.bury(given_up.reshape(-1))
+                store.release_later(given_up.reshape(-1))
             if len(targets) == 1:
                 return False
             _write_by_turns(store, targets, positions, values, new)
         tables, places = [target.table.numbers for target in targets], [where.reshape(-1) for where in positions]
         first, second, at, other = tables[0], tables[-1], places[0], places[-1] if len(places) > 1 else places[0][:0]
         numbers, others = new[0], new[-1][: other.size]
-        with store.epochs.writing, store.epochs.turn:
+        with store.epochs.writing, store.epochs.guard:
             old = np.concatenate([first[at], second[other]])
             released = np.zeros_like(old)
-            store.bury(released)
+            store.release_later(released)
             # No calls from here: an interrupt finds all of it done, or nothing.
             is_published = True
             first[at] = numbers
@@ -54,12 +54,12 @@ def transferred(targets: Sequence[Cells], key: Any, values: Sequence[Cells]) -> 
             released[...] = old
     except BaseException:
         if not is_published:
-            store.bury(new.reshape(-1))
+            store.release_later(new.reshape(-1))
         raise
     return True
 
 
-def _where(target: Cells, key: Any, value: Cells, store: FrameStore) -> Positions:
+def _where(target: ItemGrid, key: Any, value: ItemGrid, store: FrameStore) -> Positions:
     """Which cells of a target's table a key names, if items can go there just as they are; else none."""
     alike = target.item_shape == value.item_shape and target.dtype == value.dtype and target.item_nbytes > 0
     if alike and target.store is store and store.holds(target.item_shape, target.dtype):
@@ -71,7 +71,7 @@ def _where(target: Cells, key: Any, value: Cells, store: FrameStore) -> Position
     return np.empty(0, np.int64)
 
 
-def _adopted(store: FrameStore, values: Sequence[Cells], new: RecordNumbers) -> bool:
+def _adopted(store: FrameStore, values: Sequence[ItemGrid], new: RecordNumbers) -> bool:
     """Have items as they are, and their numbers in `new`; says whether that could be done with all of them."""
     source = values[0].store
     if not isinstance(source, FrameStore) or source is store or not source.holds(store.item_shape, store.dtype):
@@ -82,7 +82,7 @@ def _adopted(store: FrameStore, values: Sequence[Cells], new: RecordNumbers) -> 
         exported = _taken_out(source, [value.numbers.reshape(-1)[low:high] for value in values])
         if exported is None:
             return False
-        with store.epochs.writing, store.epochs.turn:
+        with store.epochs.writing, store.epochs.guard:
             if not store.adopt(*exported, new[:, low:high]):
                 return False
     return True
@@ -91,7 +91,7 @@ def _adopted(store: FrameStore, values: Sequence[Cells], new: RecordNumbers) -> 
 def _taken_out(source: FrameStore, parts: list[RecordNumbers]) -> tuple[FrameExport, RecordNumbers] | None:
     """The groups that items need, and the items' numbers in there; None if much in them is not needed by these."""
     with source.epochs.writing:
-        if source.epochs.turn.is_taken:  # by a change that a signal's handler came amid, and reading is allowed there
+        if source.epochs.guard.is_taken:  # by a change that a signal's handler came amid, and reading is allowed there
             return None
         numbers = np.stack(parts)
         return source.export(numbers) if source.are_dense(np.unique(numbers)) else None
@@ -99,9 +99,9 @@ def _taken_out(source: FrameStore, parts: list[RecordNumbers]) -> tuple[FrameExp
 
 def _write_by_turns(
     store: FrameStore,
-    targets: Sequence[Cells],
+    targets: Sequence[ItemGrid],
     positions: Sequence[Positions],
-    values: Sequence[Cells],
+    values: Sequence[ItemGrid],
     new: RecordNumbers,
 ) -> None:
     """Decode items and write them, a row of each array after the other, and put their numbers into `new`."""
@@ -119,6 +119,6 @@ def _write_by_turns(
             ],
             1,
         )
-        with store.epochs.writing, store.epochs.turn:
+        with store.epochs.writing, store.epochs.guard:
             numbers = store.write(items.reshape(-1, *store.item_shape), lanes.reshape(-1))
             new[:, part] = numbers.reshape(count, len(targets), each).swapaxes(0, 1).reshape(len(targets), -1)

@@ -28,7 +28,7 @@ from compressed_array.errors import BusyStoreError
 Reclaim = Callable[[], None]
 
 
-class Turn:
+class ReentryGuard:
     """What a thread takes, with the lock that keeps others out, while a store is not to be changed by anybody else.
 
     That lock lets the same thread in again. A signal's handler, which comes in the middle of anything, is refused.
@@ -71,14 +71,14 @@ class Exclusive:
 
     def __init__(self) -> None:
         self.serial = next(_serials)  # whoever needs the locks of several takes them in this order
-        self.writing, self.turn = threading.RLock(), Turn()
+        self.writing, self.guard = threading.RLock(), ReentryGuard()
         # A dict, of which each change is one step: a handler may make a store while its thread makes another. `pop` is
         # also given the dead reference, as what to return if there is nothing: no Python that could be interrupted.
         _all[self.serial] = weakref.ref(self, partial(_all.pop, self.serial))
 
     def after_fork(self) -> None:
         """Be as new in a child, where the threads of the parent that might have had it are no more."""
-        self.writing, self.turn = threading.RLock(), Turn()
+        self.writing, self.guard = threading.RLock(), ReentryGuard()
 
 
 class Generation:

@@ -22,7 +22,7 @@ SMALLEST, LARGEST = 64 * 1024, 8 * 1024 * 1024
 MOST = 4 * LARGEST
 
 
-class Lender:
+class OutputPool:
     """Blocks of memory, `most` bytes of them, lent or not."""
 
     def __init__(self, most: int = MOST) -> None:
@@ -69,4 +69,4 @@ def _take_back(block: Bytes, lent: dict[int, Any], back: deque[Bytes], _: object
     back.append(block)
 
 
-lend = Lender().lend
+lend = OutputPool().lend

@@ -72,7 +72,7 @@ class CellStore:
         self._references: npt.NDArray[np.uint32] | None = None  # None: each number has one, the usual case
         self._made = 1
         self._free = array("I")
-        self._graveyard: deque[RecordNumbers] = deque()
+        self._released_later: deque[RecordNumbers] = deque()
 
     @property
     def codec(self) -> Any:
@@ -85,7 +85,7 @@ class CellStore:
     @property
     def nbytes(self) -> int:
         with self.epochs.writing:
-            self.epochs.turn.when_free(self._settle)
+            self.epochs.guard.when_free(self._flush)
             tables = self._where.nbytes + self._size.nbytes + self._free.itemsize * len(self._free)
             if self._references is not None:
                 tables += self._references.nbytes
@@ -124,7 +124,7 @@ class CellStore:
         return None
 
     def _write(self, records: Records) -> RecordNumbers:
-        self._settle()
+        self._flush()
         if not records.size:
             return np.zeros(len(records), np.uint32)
         payloads = encode_records(self._codec_for(records), records, self._dtype)
@@ -148,7 +148,7 @@ class CellStore:
         return numbers
 
     def retain(self, numbers: RecordNumbers) -> None:
-        self._settle()  # a program that copies and never writes would keep every copy it dropped
+        self._flush()  # a program that copies and never writes would keep every copy it dropped
         if self._references is None:
             self._references = np.ones(len(self._where), np.uint32)
         np.add.at(self._references, numbers, 1)
@@ -163,17 +163,17 @@ class CellStore:
             self.epochs.retire(partial(self._forget, numbers))
             self.epochs.collect()
 
-    def bury(self, numbers: RecordNumbers) -> None:
-        self._graveyard.append(numbers)
+    def release_later(self, numbers: RecordNumbers) -> None:
+        self._released_later.append(numbers)
 
-    def rest(self) -> None:
-        with self.epochs.writing, self.epochs.turn:
-            self._settle()
+    def compact(self) -> None:
+        with self.epochs.writing, self.epochs.guard:
+            self._flush()
             self._heap.seal()
 
     def nbytes_of(self, numbers: RecordNumbers) -> int:
         with self.epochs.writing:
-            self.epochs.turn.when_free(self._settle)
+            self.epochs.guard.when_free(self._flush)
             own = np.unique(numbers)
             own = own[own != UNWRITTEN]
             if len(own) == self._made - 1 - len(self._free):
@@ -264,9 +264,9 @@ class CellStore:
         self._free.extend(numbers.tolist())
         self._heap.free(address, size)
 
-    def _settle(self) -> None:
-        while self._graveyard:
-            self.release(self._graveyard.popleft())
+    def _flush(self) -> None:
+        while self._released_later:
+            self.release(self._released_later.popleft())
         self.epochs.collect()
 
     def _move_garbage(self, written: int) -> None:

@@ -80,10 +80,10 @@ class Store(Protocol):
     def release(self, numbers: RecordNumbers) -> None:
         """Give up one reference for each occurrence; a record without any is forgotten when no reader is left."""
 
-    def bury(self, numbers: RecordNumbers) -> None:
+    def release_later(self, numbers: RecordNumbers) -> None:
         """`release`, some time later: for a finaliser, which may run at any point of any thread and must not lock."""
 
-    def rest(self) -> None:
+    def compact(self) -> None:
         """Hold nothing but the records until the next write, which may have to store more than it otherwise would."""
 
     def nbytes_of(self, numbers: RecordNumbers) -> int:

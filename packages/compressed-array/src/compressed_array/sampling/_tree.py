@@ -109,7 +109,7 @@ class PriorityTree:
                 return
             self._check_places(given, places)
             self._check_priorities(values)
-            with self._exclusive.turn:
+            with self._exclusive.guard:
                 self._is_whole = False
                 words[places] = values + 0.0  # of -0.0 this makes 0.0
                 _refresh(words, starts, span, places)
@@ -129,7 +129,7 @@ class PriorityTree:
                 self._heal()
             words, starts = self._words, self._starts
             if not (kernels and kernels.find(words, starts, rest, found)) and rest.size:
-                with self._exclusive.turn:
+                with self._exclusive.guard:
                     total = _something(words, starts)
                     slack = total * SLACK
                     _check_range(rest, -slack, total + slack, f"a mass is from 0 up to the total of {total}")
@@ -149,7 +149,7 @@ class PriorityTree:
                 self._heal()
             words, starts = self._words, self._starts
             if not (kernels and kernels.draw(words, starts, rest, bool(stratified), found)) and rest.size:
-                with self._exclusive.turn:
+                with self._exclusive.guard:
                     total = _something(words, starts)
                     _check_range(rest, 0.0, 1.0, "a leaf is drawn by a random number from 0 up to 1")
                     shares = (np.arange(rest.size) + rest) / rest.size if stratified else rest
@@ -205,7 +205,7 @@ class PriorityTree:
 
     def _heal(self) -> None:
         """Do what an interrupt kept an update from doing."""
-        with self._exclusive.turn:
+        with self._exclusive.guard:
             _refresh(self._words, self._starts, self._span, None)
             self._is_whole = True
 

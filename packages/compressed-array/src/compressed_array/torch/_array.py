@@ -21,7 +21,7 @@ from compressed_array.torch._dtypes import as_torch_dtype, numpy_dtype_or_none
 from compressed_array.torch._file import Kind, check_keys, read_file, sound
 from compressed_array.torch._grid import Grid
 from compressed_array.torch._host_lanes import INTEGERS, as_tensor
-from compressed_array.torch._pending import Cells
+from compressed_array.torch._pending import DeviceGrid
 from compressed_array.torch._state import sealed, tensor
 from compressed_array.torch._store import DeviceStore
 from compressed_array.torch._sync import apart, available, copied, cpu, full_device
@@ -68,7 +68,7 @@ class DeviceArray:
             warnings.warn("max_slot_bytes is deprecated; heap_bytes caps the heap, which needs none", stacklevel=2)
             heap_bytes = max_slot_bytes * prod(self.grid_shape) if heap_bytes is None else heap_bytes
         self._dense: torch.Tensor | None = None
-        self._cells = Cells(torch.zeros(self.grid_shape, dtype=torch.int32, device=self.device))
+        self._cells = DeviceGrid(torch.zeros(self.grid_shape, dtype=torch.int32, device=self.device))
         if store is None:
             method = Method(codec)
             small = prod(self.item_shape) * self.dtype.itemsize <= SMALL
@@ -105,7 +105,7 @@ class DeviceArray:
         """The numbers by which the store knows the items; 0 where there is none."""
         if self._store is None:
             return self._cells.numbers
-        with self._store.lock, self._store.turn:
+        with self._store.lock, self._store.guard:
             return self._store.settled(self._cells)
 
     @property
@@ -145,7 +145,7 @@ class DeviceArray:
                 items = items.clone()  # not to show what is written later
         else:
             assert self._store is not None
-            with self._store.lock, self._store.turn:
+            with self._store.lock, self._store.guard:
                 numbers = self._store.settled(self._cells)[grid]
                 items = torch.empty((*numbers.shape, *self.item_shape), dtype=self.dtype, device=self.device)
                 if items.numel():
@@ -164,7 +164,7 @@ class DeviceArray:
             if items.shape == self._shape[1:] and (is_array or items.dtype == self.dtype) and 0 not in items.shape:
                 if not -self._shape[0] <= key < self._shape[0]:
                     raise IndexError(f"index {key} is out of range for an axis of {self._shape[0]}")
-                with self._store.lock, self._store.turn:
+                with self._store.lock, self._store.guard:
                     self._store.write_row(self._cells, key % self._shape[0], items, self._grid.row_lanes)
                 return
         host_grid, inside = self._grid.split(key)
@@ -177,7 +177,7 @@ class DeviceArray:
             self._dense[grid] = items.view(self._stored_dtype).to(self.device)
             return
         assert self._store is not None
-        with self._store.lock, self._store.turn:
+        with self._store.lock, self._store.guard:
             target = self._store.settled(self._cells)[grid]
             items = items.expand((*target.shape, *self.item_shape))
             if not items.numel():
@@ -216,7 +216,7 @@ class DeviceArray:
         if self._store is None:
             state = copied({"about": about, "cells": self._cells.numbers, "dense": self._dense, "store": None})
         else:
-            with self._store.lock, self._store.turn:
+            with self._store.lock, self._store.guard:
                 store = self._store.state()  # first: it has steps numbered that wait
                 state = copied({"about": about, "cells": self._cells.numbers, "dense": None, "store": store})
         return sealed(state)
@@ -242,7 +242,7 @@ class DeviceArray:
             held = tensor(state["dense"], self._stored_dtype, self._shape)
             self._dense = held.to(self.device, copy=True)
             return
-        with self._store.lock, self._store.turn:
+        with self._store.lock, self._store.guard:
             others = [
                 (cells, torch.zeros_like(cells.numbers)) for cells in self._store.holders if cells is not self._cells
             ]
@@ -332,8 +332,8 @@ class DeviceArray:
             made._dense = change(self._dense)
             made._shape = tuple(made._dense.shape)
         elif self._store is not None:
-            with self._store.lock, self._store.turn:
-                made._cells = Cells(change(self._store.settled(self._cells)))
+            with self._store.lock, self._store.guard:
+                made._cells = DeviceGrid(change(self._store.settled(self._cells)))
                 self._store.holders.add(made._cells)
             made._shape = (*made._cells.numbers.shape, *self.item_shape)
         made.grid_shape = made._shape[: len(made._shape) - len(self.item_shape)]

@@ -20,11 +20,11 @@ from compressed_array.torch._frame_table import FRAME_NBYTES, ROW_OF, FrameTable
 from compressed_array.torch._heap import SMALLEST_SEGMENT
 from compressed_array.torch._host_lanes import Array, HostLook
 from compressed_array.torch._lanes import DeviceLook, Streams
-from compressed_array.torch._pending import Cells, WaitingSteps
+from compressed_array.torch._pending import DeviceGrid, WaitingSteps
 from compressed_array.torch._sweep import Sweep
 from compressed_array.torch._sync import fetch, storage_nbytes
 
-Holders = weakref.WeakSet[Cells]
+Holders = weakref.WeakSet[DeviceGrid]
 
 
 class StoredFrames:
@@ -107,7 +107,7 @@ class StoredFrames:
             self._unstage()
             raise
 
-    def rest(self) -> None:
+    def compact(self) -> None:
         """Hold nothing but items until the next write, which may have to store more than it otherwise would."""
         self.sweep()  # which encodes what is staged, as long as lanes know their keys
         self._forget_lanes()
@@ -147,11 +147,11 @@ class StoredFrames:
     def _unstage(self) -> None:
         """Forget rows that nobody was told of, and what the coder knows of lanes."""
         self.coder.unstage(but=sum(len(lane) for lane, _ in self._staged))
-        self.coder.rest()
+        self.coder.compact()
 
     def _forget_lanes(self) -> None:
         """Take the next items for the first of their streams."""
-        self.coder.rest()
+        self.coder.compact()
         self.waiting = None
         self.streams.forget()
 
@@ -177,9 +177,9 @@ class StoredFrames:
         streams, table = self.streams, self.table
         if new is None:
             return streams.numbers[:, 0].index_select(0, on_device(lanes, self.device))
-        news = streams.news(new, lanes)
-        frames = look.frames(news.frames, self.device)
-        batch, count = Batch(frames, news.lane, news.turn, streams.count), len(frames)
+        new_frames = streams.new_frames(new, lanes)
+        frames = look.frames(new_frames.frames, self.device)
+        batch, count = Batch(frames, new_frames.lane, new_frames.turn, streams.count), len(frames)
         first = self.coder.stage(frames, streams.count) if as_rows else None
         coded = None
         if first is None:
@@ -189,11 +189,11 @@ class StoredFrames:
             own = np.zeros((count, 3), np.int64)
             own[:, 2] = np.arange(first, first + count)
         numbers = table.take(count)
-        links, result = streams.take(batch, coded, news, lanes, numbers)
+        links, result = streams.take(batch, coded, new_frames, lanes, numbers)
         table.words.index_copy_(0, numbers, torch.cat([links, on_device(own, self.device)], 1))
         look.remember()
         if coded is None:
-            self._staged.append((news.lane, numbers.clone()))
+            self._staged.append((new_frames.lane, numbers.clone()))
         return result
 
     def _make_room(self) -> None:

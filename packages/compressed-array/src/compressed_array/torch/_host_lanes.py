@@ -84,7 +84,7 @@ class HostLook:
         """How many frames of each item are new; None if none of any is."""
         new = np.empty(len(self._lanes), np.int64)
         if self._kernels is not None:
-            return new if self._kernels.count_news(*self._at, self._lanes, self._known.words, new) else None
+            return new if self._kernels.count_new_frames(*self._at, self._lanes, self._known.words, new) else None
         before = {lane: self._known.item(lane) for lane in np.flatnonzero(self._known.words[:, LAST]).tolist()}
         for i, lane in enumerate(self._lanes.tolist()):
             item = self._items[i : i + 1]
@@ -103,14 +103,14 @@ class HostLook:
                 taken[k] = self._divided(self._items[item : item + 1])[index]
         return torch.from_numpy(taken).to(device, non_blocking=True)
 
-    def take_news(self, new: Ints, taken: npt.NDArray[np.uint8], room: int) -> int:
+    def take_new_frames(self, new: Ints, taken: npt.NDArray[np.uint8], room: int) -> int:
         """All of it at once: count into `new`, lay the frames out item by item, remember; says how many there are.
 
         If there is no room for so many, that is less than 0, and nothing is done.
         """
         if self._kernels is not None:
             target = native("_runtime.numba_tools").address_of(taken)
-            return int(self._kernels.take_news(*self._at, self._lanes, self._known.words, new, target, room))
+            return int(self._kernels.take_new_frames(*self._at, self._lanes, self._known.words, new, target, room))
         self._items = self._items.copy("K")  # another thread may change them between two looks
         found = self.new()
         new[:] = 0 if found is None else found

@@ -17,11 +17,11 @@ from compressed_array.torch._sync import storage_nbytes
 FEW_ITEMS = 64
 WIDEST = 8
 # Batches of so many items mostly have new frames at the same places as some before them, which are remembered.
-FEW_NEWS, MOST_NEWS = 256, 32
+FEW_NEW_FRAMES, MOST_KNOWN_STEPS = 256, 32
 
 
 @dataclass(eq=False)
-class News:
+class NewFrames:
     """Frames of a batch of items that their lanes did not show before.
 
     `frames` says where these are, lane by lane, in a list of all frames of all items; `lane` and `turn` whose each is
@@ -47,11 +47,11 @@ class Streams:
         self._host = HostItems(*self._kind)
         self.items: torch.Tensor | None = None  # on the device, once there were items from there
         self._blank = self.numbers.new_zeros(1)
-        self._news: dict[tuple[bytes, bytes], News] = {}
+        self._known_steps: dict[tuple[bytes, bytes], NewFrames] = {}
 
     @property
     def nbytes(self) -> int:
-        links = (news.links for news in self._news.values())
+        links = (new_frames.links for new_frames in self._known_steps.values())
         parts = self.items, self.numbers, self._blank, *links
         return storage_nbytes(*(part for part in parts if part is not None))
 
@@ -62,7 +62,7 @@ class Streams:
     def forget(self) -> None:
         """Know no lanes. This takes nothing from the device, which may have nothing left when it is called for."""
         host, is_begun = HostItems(*self._kind), np.zeros(0, bool)
-        self._host, self.numbers, self.is_begun, self.items, self._news = host, self._none, is_begun, None, {}
+        self._host, self.numbers, self.is_begun, self.items, self._known_steps = host, self._none, is_begun, None, {}
 
     def divided(self, items: torch.Tensor) -> torch.Tensor:
         """Items as (items, frames, bytes)."""
@@ -105,19 +105,19 @@ class Streams:
         """A place for steps from the host, with so many new frames."""
         return WaitingSteps(self._host, lanes, self.layout.depth, self.layout.frame_nbytes, frames)
 
-    def news(self, new: Ints, lanes: Ints) -> News:
+    def new_frames(self, new: Ints, lanes: Ints) -> NewFrames:
         """What a batch has that is new, by how many frames of each item are."""
-        if len(new) > FEW_NEWS:
-            return self._find_news(new, lanes)
+        if len(new) > FEW_NEW_FRAMES:
+            return self._find_new_frames(new, lanes)
         key = new.tobytes(), lanes.tobytes()
-        found = self._news.get(key)
+        found = self._known_steps.get(key)
         if found is None:
-            if len(self._news) >= MOST_NEWS:
-                self._news.clear()
-            found = self._news[key] = self._find_news(new, lanes)
+            if len(self._known_steps) >= MOST_KNOWN_STEPS:
+                self._known_steps.clear()
+            found = self._known_steps[key] = self._find_new_frames(new, lanes)
         return found
 
-    def _find_news(self, new: Ints, lanes: Ints) -> News:
+    def _find_new_frames(self, new: Ints, lanes: Ints) -> NewFrames:
         depth, n = self.layout.depth, len(lanes)
         order = np.arange(n) if n < 2 or (lanes[1:] > lanes[:-1]).all() else np.argsort(lanes, kind="stable")
         by_lane, count = lanes[order], new[order]
@@ -130,20 +130,20 @@ class Streams:
         last = np.empty(n, np.int64)
         last[order] = np.where(ends > of_lane, ends - 1, -1)
         turn = np.arange(len(item)) - np.repeat(of_lane, count)
-        return News(item * depth + (depth - new[item]) + within, lanes[item], turn, last)
+        return NewFrames(item * depth + (depth - new[item]) + within, lanes[item], turn, last)
 
     def take(
-        self, batch: Batch, coded: Coded | None, news: News, lanes: Ints, numbers: torch.Tensor
+        self, batch: Batch, coded: Coded | None, new_frames: NewFrames, lanes: Ints, numbers: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Give new frames their numbers: their links to others, as numbers, and the numbers of the items.
 
         Without `coded`, frames are rows for now, and lanes do not know them yet.
         """
-        links = None if coded is not None else news.links
+        links = None if coded is not None else new_frames.links
         if links is None:
-            links = on_device(self._links(batch, coded, news, lanes), self.device)
+            links = on_device(self._links(batch, coded, new_frames, lanes), self.device)
         if coded is None:
-            news.links = links
+            new_frames.links = links
         known = torch.cat([self._blank, self.numbers.view(-1), numbers])
         found = known.index_select(0, links)
         first = PER_LANE * len(batch.lane)
@@ -161,12 +161,12 @@ class Streams:
         self.numbers = torch.cat([self.numbers[:, :1], found[links.size :].view(-1, 2)], 1)
         return found[: links.size].view(-1, 2)
 
-    def _links(self, batch: Batch, coded: Coded | None, news: News, lanes: Ints) -> Ints:
+    def _links(self, batch: Batch, coded: Coded | None, new_frames: NewFrames, lanes: Ints) -> Ints:
         """Links of new frames, of items, and of lanes."""
         each, every = np.arange(len(batch.lane)), np.arange(self.count)
         before = np.where(batch.turn == 0, batch.lane_link(batch.lane, LAST), batch.own_link(each - 1))
         row_of, key = (batch.own_link(each), 0 * each) if coded is None else (coded.row_of, coded.key)
-        of_items = np.where(news.last < 0, batch.lane_link(lanes, LAST), batch.own_link(news.last))
+        of_items = np.where(new_frames.last < 0, batch.lane_link(lanes, LAST), batch.own_link(new_frames.last))
         of_lanes = batch.lane_link(every[:, None], np.arange(PER_LANE))
         of_lanes[lanes, LAST] = of_items  # of several items of a lane the last
         if coded is not None:
@@ -182,8 +182,8 @@ class Streams:
             items = self.items
             if items is not None:
                 items = torch.cat([items, items.new_zeros((more, *items.shape[1:]))])
-            # At once, for the sake of interrupts; what is known of news goes, since it counts lanes.
-            self.numbers, self.is_begun, self.items, self._news = numbers, is_begun, items, {}
+            # At once, for the sake of interrupts; what is known of steps goes, since it counts lanes.
+            self.numbers, self.is_begun, self.items, self._known_steps = numbers, is_begun, items, {}
 
 
 class DeviceLook:

@@ -16,7 +16,7 @@ from compressed_array.torch._host_lanes import Array, HostItems
 MOST_STEPS = 64
 
 
-class Cells:
+class DeviceGrid:
     """The numbers by which a store knows the items of an array, and the rows that wait for theirs."""
 
     def __init__(self, numbers: torch.Tensor) -> None:
@@ -58,7 +58,7 @@ class WaitingSteps:
         begin = self._begins[step]
         try:
             look = self._host.look(items, self.lanes)
-            total = look.take_news(self._new[step], self._frames[begin:], min(room, len(self._frames)) - begin)
+            total = look.take_new_frames(self._new[step], self._frames[begin:], min(room, len(self._frames)) - begin)
             if total < 0:
                 return -1 if -total <= len(self._frames) else None
             self._begins[step + 1] = begin + total

@@ -17,7 +17,7 @@ from compressed_array._stores.frames.layouts import Layout
 from compressed_array._stores.protocol import MOST_LANES
 from compressed_array.errors import CorruptPayloadError
 from compressed_array.torch._coders.base import Coder
-from compressed_array.torch._coders.runs import Sparse
+from compressed_array.torch._coders.runs import RowCoder
 from compressed_array.torch._frame_table import BEFORE, KEY, LENGTH, ROW, ROW_OF, FrameTable
 from compressed_array.torch._heap import ROW_BITS, ROW_MASK, TorchHeap
 
@@ -118,11 +118,11 @@ def check_frames(state: dict[str, Any], depth: int, coder: Coder, numbers: Seque
             _check_places(words[owners, address], torch.ones_like(owners), used, 1)
         else:
             _check_places(rows[:, address], rows[:, length], used, _most_rows(coder))
-    if isinstance(coder, Sparse):
+    if isinstance(coder, RowCoder):
         _check_sparse(coder, held[0], held[1], int(words[0, ROW]))
 
 
-def _check_sparse(coder: Sparse, rows: list[Any], puts: list[Any], blank: int) -> None:
+def _check_sparse(coder: RowCoder, rows: list[Any], puts: list[Any], blank: int) -> None:
     _check(not rows[blank >> ROW_BITS][0][blank & ROW_MASK].any(), "the blank row is not blank")
     for segment in puts:
         _check(segment is None or _within(segment[0], coder.width), "an element is put beside its row")
@@ -130,7 +130,7 @@ def _check_sparse(coder: Sparse, rows: list[Any], puts: list[Any], blank: int) -
 
 def _most_rows(coder: Coder) -> int:
     """How many rows of a heap a frame may have: elements that are put in, or bytes."""
-    return coder.width if isinstance(coder, Sparse) else coder.frame_nbytes
+    return coder.width if isinstance(coder, RowCoder) else coder.frame_nbytes
 
 
 def _used_rows(heap: TorchHeap, segments: Any) -> torch.Tensor:

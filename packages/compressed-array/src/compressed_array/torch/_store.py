@@ -21,11 +21,11 @@ from compressed_array.torch._coders.base import Ints
 from compressed_array.torch._coders.methods import Method
 from compressed_array.torch._frames import Holders, StoredFrames
 from compressed_array.torch._host_lanes import Array, as_tensor
-from compressed_array.torch._pending import Cells
+from compressed_array.torch._pending import DeviceGrid
 from compressed_array.torch._sync import apart, available, cpu
 from compressed_array.torch._undecided import Undecided
 
-Numbers = Sequence[tuple[Cells, torch.Tensor]]
+Numbers = Sequence[tuple[DeviceGrid, torch.Tensor]]
 
 
 class DeviceStore(Exclusive):
@@ -93,7 +93,7 @@ class DeviceStore(Exclusive):
             first.go_back(before)
             raise
 
-    def write_row(self, cells: Cells, row: int, items: torch.Tensor | Array, lanes: Ints) -> None:
+    def write_row(self, cells: DeviceGrid, row: int, items: torch.Tensor | Array, lanes: Ints) -> None:
         """Store a step, an item of each lane, for a row of an array; later and with others, if it can wait."""
         frames = self.frames
         step = None if frames is None else frames.wait(items, lanes)
@@ -103,23 +103,23 @@ class DeviceStore(Exclusive):
             numbers = self.write(items, lanes)  # which may replace the numbers of the cells
             cells.numbers[row].copy_(numbers)
 
-    def settled(self, cells: Cells) -> torch.Tensor:
+    def settled(self, cells: DeviceGrid) -> torch.Tensor:
         """The numbers of cells, also of steps that wait, which are stored."""
         if self.frames is not None:
             self.frames.settle()
         return cells.numbers
 
     @apart
-    def rest(self) -> None:
+    def compact(self) -> None:
         """Hold nothing but items until the next write, which may have to store more than it otherwise would."""
-        with self.lock, self.turn:
+        with self.lock, self.guard:
             if self.frames is not None:
-                self.frames.rest()
+                self.frames.compact()
 
     @apart
     def sweep(self) -> None:
         """Find out which frames are needed, and give back what the others take, as far as that is possible."""
-        with self.lock, self.turn:
+        with self.lock, self.guard:
             if self.frames is not None:
                 self.frames.sweep()
 
@@ -154,7 +154,7 @@ class DeviceStore(Exclusive):
     @apart
     def __getstate__(self) -> dict[str, Any]:
         kind = (self.item_shape, self.dtype, self.method, str(self.device), self.heap_bytes)
-        with self.lock, self.turn:
+        with self.lock, self.guard:
             state = cpu(self.state())  # first: it has steps numbered that wait
             cells = [(held, cpu(held.numbers)) for held in self.holders]
         seal = _state.checksum([state, *(numbers for _, numbers in cells)])

@@ -45,7 +45,7 @@ class Undecided:
             if last is not None and np.array_equal(rows[last], data[i]):
                 numbers[i] = last
                 continue
-            if last is not None and self.layout is None and not self._finder.is_tired:
+            if last is not None and self.layout is None and not self._finder.gave_up:
                 found = self._finder.compare(rows[last].reshape(shape), data[i].reshape(shape))
                 if found is not None:
                     self.layout = Layout.of(self.item_shape, self.itemsize, *found)
@@ -56,7 +56,7 @@ class Undecided:
         self.items = torch.cat([self.items, chosen.to(self.device, non_blocking=True)])
         self.host = np.concatenate([self.host, data[kept]])
         self.lanes = np.concatenate([self.lanes, lanes[kept]])
-        if self.layout is None and (self._finder.is_tired or self.host.nbytes > MOST_BYTES):
+        if self.layout is None and (self._finder.gave_up or self.host.nbytes > MOST_BYTES):
             self.give_up()
         return on_device(numbers, self.device)
 

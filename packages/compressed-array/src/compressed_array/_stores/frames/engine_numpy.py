@@ -55,7 +55,7 @@ from compressed_array.codecs import _changes
 from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 
 
-class TwinEngine:
+class NumpyEngine:
     """`NativeEngine`, in numpy."""
 
     def __init__(self, frames: Frames) -> None:

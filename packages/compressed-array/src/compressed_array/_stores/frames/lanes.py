@@ -57,7 +57,7 @@ class Lanes:
         frames = np.zeros((len(self.words), frame_nbytes), np.uint8)
         self._replace(np.zeros_like(self.words), self.items, frames, self.strides)
 
-    def vanish(self) -> None:
+    def clear(self) -> None:
         """Have no lanes, and none of their memory."""
         self._replace(self.words[:0].copy(), self.items[:0].copy(), self.frames[:0].copy(), self.strides)
 

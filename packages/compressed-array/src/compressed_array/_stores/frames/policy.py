@@ -1,4 +1,4 @@
-"""`Watch`: how a store's next groups are written, decided by looking at the last ones.
+"""`WritePolicy`: how a store's next groups are written, decided by looking at the last ones.
 
 A look decodes some frames that were just stored. From them comes the reference that a group's first frame is coded
 against, what zstd is given, and for "auto" the choice between changes, zstd, changes packed by groups, and frames as
@@ -42,7 +42,7 @@ LOST_STACK, SHORTEST_SURE_STACK = 0.4, 4
 STILL_ORDERED, ORDERED_AGAIN = 0.7, 0.9
 
 
-class Watch:
+class WritePolicy:
     """Watches the groups of one store."""
 
     def __init__(self, frames: Frames, epochs: Epochs, codec: Any) -> None:
@@ -94,7 +94,7 @@ class Watch:
         changes = DeltaZstd() if self._packs else self._delta
         return {DELTA: changes, INTRA: self._frames.intra, ROWS: Raw()}[self._frames.mode]
 
-    def seen(self, groups: npt.NDArray[np.int64], engine: Any) -> None:
+    def observe(self, groups: npt.NDArray[np.int64], engine: Any) -> None:
         """Take note of groups that are full, and look at some of the last if it is time."""
         table = self._frames.groups.table
         frames = int(table["count"][groups].sum())

@@ -35,7 +35,7 @@ class RowWriter:
         if not self.fits(row, items):
             return False
         epochs = self._store.epochs
-        with epochs.writing, epochs.turn:
+        with epochs.writing, epochs.guard:
             return self.put(row, items)
 
     def fits(self, row: int, items: npt.NDArray[Any]) -> bool:
@@ -45,7 +45,7 @@ class RowWriter:
     def put(self, row: int, items: npt.NDArray[Any]) -> bool:
         """`write` for items that fit, while the caller has the store to itself."""
         store = self._store
-        if store.has_buried:
+        if store.has_releases_left:
             return False
         if (store.changes != self._changes or items.strides != self._strides) and not self._renew(items):
             return False

@@ -43,13 +43,13 @@ class StackFinder:
         self._pairs, self._tries, self._looks = 0, TRIES, 0
 
     @property
-    def is_tired(self) -> bool:
+    def gave_up(self) -> bool:
         """Whether it has looked at enough pairs for now."""
         return not self._tries
 
     def passes(self) -> bool:
         """Whether the next items need not be looked at, which then counts as a look."""
-        passes = self.is_tired and (self._looks + 1) % ASK_AGAIN != 0
+        passes = self.gave_up and (self._looks + 1) % ASK_AGAIN != 0
         self._looks += passes
         return passes
 
@@ -59,7 +59,7 @@ class StackFinder:
         if self._looks % ASK_AGAIN == 0:
             self._tries, self._pairs = max(self._tries, SIGNS), 0
             self._signs = dict.fromkeys(self._signs, 0)
-        if self.is_tired:
+        if self.gave_up:
             return None
         before: dict[int, npt.NDArray[Any]] = {}
         for item, lane in zip(items[: 2 * TRIES], lane_of.tolist(), strict=False):

@@ -24,16 +24,16 @@ from compressed_array._runtime.epochs import Epochs
 from compressed_array._runtime.loading import is_known
 from compressed_array._stores.frames import engine_native
 from compressed_array._stores.frames.adoption import Adoption
-from compressed_array._stores.frames.engine_numpy import TwinEngine
+from compressed_array._stores.frames.engine_numpy import NumpyEngine
 from compressed_array._stores.frames.export import FrameExport, Snapshot, export_groups, renumbered, restore_groups
 from compressed_array._stores.frames.groups import DEAD, FULL, ITEMS, MANY, NARROW, PLAIN, PUT_AND_DIED, SLOTS
 from compressed_array._stores.frames.lanes import CAPACITY, DELTA
 from compressed_array._stores.frames.layouts import Geometry, Layout, stacks, strides_of
-from compressed_array._stores.frames.policy import Watch
+from compressed_array._stores.frames.policy import WritePolicy
 from compressed_array._stores.frames.row_writer import RowWriter
 from compressed_array._stores.frames.stacks import StackFinder, given_layout
 from compressed_array._stores.frames.tables import LARGEST_ITEM, SMALL_FRAME, Frames
-from compressed_array._stores.frames.upkeep import Keeper
+from compressed_array._stores.frames.upkeep import Upkeep
 from compressed_array._stores.protocol import Lanes, RecordNumbers, Records, exchange, unchanging
 from compressed_array.errors import BusyStoreError
 
@@ -56,23 +56,23 @@ class FrameStore:
         self._frames = Frames(item_shape, dtype.itemsize, layout or Layout.unstacked(nbytes))
         self._is_given = layout is not None
         self._finder = None if self._is_given or not stacks(item_shape) else StackFinder(item_shape)
-        self._watch = Watch(self._frames, self.epochs, codec)
-        self._keeper = Keeper(self._frames, self.epochs, self._watch)
+        self._policy = WritePolicy(self._frames, self.epochs, codec)
+        self._upkeep = Upkeep(self._frames, self.epochs, self._policy)
         self._adoption = Adoption(self._frames)
         self._engine: Any = None
         self._known_lanes: tuple[Lanes | None, Lanes | None] = None, None
-        self._graveyard: deque[RecordNumbers] = deque()
+        self._released_later: deque[RecordNumbers] = deque()
         self._version = 0
         self.changes = 0  # counts whatever may change what a `RowWriter` has put together
         self._snapshot: Callable[[], Snapshot | None] = lambda: None
 
     @property
     def codec(self) -> Any:
-        return self._watch.codec
+        return self._policy.codec
 
     @property
     def codec_choice(self) -> Any:
-        return self._watch.choice
+        return self._policy.choice
 
     def holds(self, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
         return item_shape == self.item_shape and dtype == self.dtype
@@ -80,7 +80,7 @@ class FrameStore:
     @property
     def nbytes(self) -> int:
         with self.epochs.writing:
-            self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
+            self.epochs.guard.when_free(partial(self._flush, thoroughly=True))
             frames = self._frames
             tables = frames.groups.nbytes + frames.lanes.nbytes
             shared = sum(r.nbytes for r in frames.references[1:]) + sum(codec.nbytes for codec in frames.codecs)
@@ -94,7 +94,7 @@ class FrameStore:
         self.engine.read(unchanging(numbers), out, unchanging(others), other_out)
 
     def write(self, items: npt.NDArray[Any], lanes: Lanes) -> RecordNumbers:
-        self._settle()
+        self._flush()
         numbers = np.zeros(len(items), np.uint32)
         if not items.size or not self.record_nbytes:
             return numbers
@@ -117,9 +117,9 @@ class FrameStore:
         return RowWriter(self, rows, lanes)
 
     @property
-    def has_buried(self) -> bool:
+    def has_releases_left(self) -> bool:
         """Whether finalisers have left something to do."""
-        return bool(self._graveyard)
+        return bool(self._released_later)
 
     def passes(self) -> bool:
         """Whether the next items need not be looked at for how they are stacked, which then counts as a look."""
@@ -128,7 +128,7 @@ class FrameStore:
     def known_geometry(self, strides: tuple[int, ...], lanes: Lanes) -> Geometry | None:
         """The geometry of items that can be written at once, since items like them were, and to these lanes."""
         known, other = self._known_lanes
-        if self._watch.lost_stack or not (lanes is known or lanes is other):
+        if self._policy.lost_stack or not (lanes is known or lanes is other):
             return None
         geometry = self._frames.geometry(strides)
         return geometry if geometry is not None and geometry.strides == self._frames.lanes.strides else None
@@ -145,7 +145,7 @@ class FrameStore:
         """Do what is left to do of a row: see to groups that died, or write the rest of the items and put them."""
         if done == PUT_AND_DIED:
             self.changes += 1
-            self._keeper.bury_dead()
+            self._upkeep.reclaim_dead()
             return
         self._write_on(items, geometry, lanes, done, numbers)
         exchange(self, cells, numbers)
@@ -160,18 +160,18 @@ class FrameStore:
         try:
             is_done = False
             while not is_done:
-                end = min(done + self._watch.patience, len(items))
+                end = min(done + self._policy.patience, len(items))
                 while (done := engine.write(items[:end], geometry, lanes[:end], done, numbers)) < end:
-                    self._keeper.provide(int(lanes[done]), engine)
+                    self._upkeep.make_room(int(lanes[done]), engine)
                 if self._frames.groups.counts[FULL] >= self._frames.many_full:
-                    self._keeper.tend(engine)
+                    self._upkeep.process_full(engine)
                 is_done = done == len(items)
         except BaseException:
             self.release(numbers)
             raise
 
     def retain(self, numbers: RecordNumbers) -> None:
-        self._settle()  # a program that copies and never writes would keep every copy it dropped
+        self._flush()  # a program that copies and never writes would keep every copy it dropped
         self.engine.retain(np.ascontiguousarray(numbers))
 
     def release(self, numbers: RecordNumbers) -> None:
@@ -180,30 +180,30 @@ class FrameStore:
         numbers = np.ascontiguousarray(numbers)
         done = 0
         while (done := self.engine.release(numbers, done)) < len(numbers):
-            self._keeper.bury_dead()
+            self._upkeep.reclaim_dead()
         if self._frames.groups.counts[DEAD] >= MANY:
-            self._keeper.bury_dead()
+            self._upkeep.reclaim_dead()
 
-    def bury(self, numbers: RecordNumbers) -> None:
-        self._graveyard.append(numbers)
+    def release_later(self, numbers: RecordNumbers) -> None:
+        self._released_later.append(numbers)
 
-    def rest(self) -> None:
-        with self.epochs.writing, self.epochs.turn:
-            self._settle(thoroughly=True)
+    def compact(self) -> None:
+        with self.epochs.writing, self.epochs.guard:
+            self._flush(thoroughly=True)
             self._known_lanes = None, None
             self._frames.lanes.words[:, CAPACITY] = 0  # first: nothing may be added to a group that has moved
-            self._keeper.narrow(self._keeper.open_groups())
-            if self._watch.packing is not None:
-                self._keeper.pack(self._keeper.open_groups(), self._watch.packing.codec)
-            self._keeper.let_lanes_go()
-            self._frames.lanes.vanish()
+            self._upkeep.narrow(self._upkeep.open_groups())
+            if self._policy.packing is not None:
+                self._upkeep.pack(self._upkeep.open_groups(), self._policy.packing.codec)
+            self._upkeep.close_lanes()
+            self._frames.lanes.clear()
             self._frames.heap.seal()
 
     def nbytes_of(self, numbers: RecordNumbers) -> int:
         with self.epochs.writing:
-            self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
+            self.epochs.guard.when_free(partial(self._flush, thoroughly=True))
             needed = self._frames.needed(numbers)
-            table, held = self._frames.groups.table, self._keeper.open_groups()
+            table, held = self._frames.groups.table, self._upkeep.open_groups()
             by_lanes = len(held) + int((table["before"][held] > 0).sum())
             if len(needed) + by_lanes == int(table["references"].sum()):
                 return self.nbytes
@@ -227,7 +227,7 @@ class FrameStore:
         What their items are called here is put into `out`, with a reference for each occurrence in `numbers`; all of
         them, or nothing has changed.
         """
-        self._settle()
+        self._flush()
         if not self._would_write(export):
             return False
         self._version += 1
@@ -240,21 +240,21 @@ class FrameStore:
         prepared = self._adoption.prepared(export, engine)
         if prepared is None:
             return False
-        self._keeper.tend(engine, self._adoption.put(export, *prepared, numbers, out, engine))
+        self._upkeep.process_full(engine, self._adoption.put(export, *prepared, numbers, out, engine))
         return True
 
     def _would_write(self, export: FrameExport) -> bool:
         """Whether exported groups are such as this store would write, or packs and looks at when it has them."""
-        frames, watch, choice = self._frames, self._watch, export.choice
-        level, coded = getattr(watch.choice, "level", None), (export.tag != PLAIN) & (export.tag != NARROW)
+        frames, policy, choice = self._frames, self._policy, export.choice
+        level, coded = getattr(policy.choice, "level", None), (export.tag != PLAIN) & (export.tag != NARROW)
         used = [export.layouts[number] for number in np.unique(export.layout_of).tolist()]
         # For "auto", what another codec has chosen is good enough if the last look chose nothing else.
-        is_settled = not isinstance(watch.choice, str) or watch.has_looked
+        is_settled = not isinstance(policy.choice, str) or policy.has_looked
         is_rows = frames.layout.frame_nbytes < SMALL_FRAME and not coded.any()
-        alike = choice == watch.choice or is_rows or (frames.mode == DELTA and is_settled)
+        alike = choice == policy.choice or is_rows or (frames.mode == DELTA and is_settled)
         return (
             alike
-            and watch.is_in_order
+            and policy.is_in_order
             and (level is None or not (export.count[coded] > level).any())
             and (not self._is_given or used == [frames.layout])
             and len(set(frames.layouts) | set(export.layouts)) <= MOST_LAYOUTS
@@ -272,7 +272,7 @@ class FrameStore:
         restore_groups(store._frames, export)
         if export.found:
             store._finder = None
-        store._watch.resume()
+        store._policy.resume()
         store._frames.groups.table["references"][: len(export.size)] = 1
         store.claim(numbers)
         return store
@@ -282,14 +282,14 @@ class FrameStore:
         self.engine.retain(np.ascontiguousarray(numbers).reshape(-1))
 
     def give_up_restored(self, groups: int) -> None:
-        """Let go of restored groups that nobody has claimed, with the next write; for a finaliser, as `bury` is."""
+        """Release, with the next write, restored groups that nobody has claimed; a finaliser may call it."""
         # The item in a group's last slot is one that needs no other group.
-        self.bury(np.arange(1, groups + 1, dtype=np.uint32) * np.uint32(SLOTS))
+        self.release_later(np.arange(1, groups + 1, dtype=np.uint32) * np.uint32(SLOTS))
 
     def is_mostly(self, numbers: RecordNumbers) -> bool:
         """Whether these items need at least half of the groups that there are."""
         with self.epochs.writing:
-            self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
+            self.epochs.guard.when_free(partial(self._flush, thoroughly=True))
             alive = np.count_nonzero(self._frames.groups.table["references"])
             return bool(2 * len(np.unique(self._frames.needed(numbers))) >= alive)
 
@@ -298,7 +298,7 @@ class FrameStore:
         with self.epochs.writing:
             self._make_whole()
             # In the middle of a change, by a signal's handler, it is good for that moment.
-            turn = self.epochs.turn.count if self.epochs.turn.is_taken else 0
+            turn = self.epochs.guard.count if self.epochs.guard.is_taken else 0
             taken, version = self._snapshot(), (self._version, int(self._frames.groups.counts[ITEMS]), turn)
             if taken is None or taken.version != version:
                 groups = np.flatnonzero(self._frames.groups.table["references"]).astype(np.int64)
@@ -312,7 +312,7 @@ class FrameStore:
         """What writes and reads. Kernels are compiled when the first item is written, not when the array is made."""
         if self._engine is None:
             native = engine_native.is_usable(self._frames)
-            engine: Any = engine_native.NativeEngine(self._frames) if native else TwinEngine(self._frames)
+            engine: Any = engine_native.NativeEngine(self._frames) if native else NumpyEngine(self._frames)
             if not native and not is_known("_stores.frames.kernels.write"):
                 return engine  # for a signal's handler that came too early to say
             self._engine = engine
@@ -325,32 +325,32 @@ class FrameStore:
             if stack is not None:
                 self._finder = None
                 self._use_layout(Layout.of(self.item_shape, self.dtype.itemsize, *stack))
-        elif self._watch.lost_stack:
-            self._watch.lost_stack = False
+        elif self._policy.lost_stack:
+            self._policy.lost_stack = False
             if not self._is_given:
                 self._finder = StackFinder(self.item_shape)
                 self._use_layout(Layout.unstacked(self.record_nbytes))
 
     def _use_layout(self, layout: Layout) -> None:
         """Divide items in another way from now on."""
-        self._keeper.let_lanes_go()
+        self._upkeep.close_lanes()
         self._frames.use_layout(layout)
         self._frames.lanes.start_over(layout.frame_nbytes)
-        self._watch.start_over()
+        self._policy.start_over()
 
     def _make_whole(self) -> None:
         """Have all done that is due, before items are taken out."""
-        self.epochs.turn.when_free(partial(self._settle, thoroughly=True))
+        self.epochs.guard.when_free(partial(self._flush, thoroughly=True))
         # For a signal's handler in the middle of a write they are whole where a kernel writes them, in one go.
-        if isinstance(self._engine, TwinEngine) and self.epochs.turn.is_taken:
+        if isinstance(self._engine, NumpyEngine) and self.epochs.guard.is_taken:
             raise BusyStoreError
 
-    def _settle(self, *, thoroughly: bool = False) -> None:
+    def _flush(self, *, thoroughly: bool = False) -> None:
         """Do what finalisers have left to do; thoroughly, also what is due for groups but was put off."""
         self.changes += 1
-        while self._graveyard:
-            self.release(self._graveyard.popleft())
+        while self._released_later:
+            self.release(self._released_later.popleft())
         if thoroughly and self._engine is not None:  # nothing was ever written without one
-            self._keeper.tend(self._engine)
-            self._keeper.bury_dead()
+            self._upkeep.process_full(self._engine)
+            self._upkeep.reclaim_dead()
         self.epochs.collect()

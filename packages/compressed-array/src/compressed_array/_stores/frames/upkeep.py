@@ -1,4 +1,4 @@
-"""`Keeper`: what becomes of groups once they are full or dead, and where lanes get memory for new ones.
+"""`Upkeep`: what becomes of groups once they are full or dead, and where lanes get memory for new ones.
 
 A full group is looked at, narrowed where its frames are small, else packed by a codec where there is one, and moved
 when little else lives where it is. A dead one is given back when no reader is left that may know it.
@@ -35,7 +35,7 @@ from compressed_array._stores.frames.groups import (
     TAG_BITS,
 )
 from compressed_array._stores.frames.lanes import BUFFER, CAPACITY, GROUP_OF, LAST, ROOM, ROWS, SEGMENT, SIZE, USED
-from compressed_array._stores.frames.policy import Watch
+from compressed_array._stores.frames.policy import WritePolicy
 from compressed_array._stores.frames.tables import SMALL_FRAME, Frames
 from compressed_array.codecs.delta import encode_changes
 
@@ -43,22 +43,22 @@ _NO_GROUPS: Words = np.empty(0, np.int64)
 MOST_PACKED_ANEW = 32 * 1024 * 1024  # bytes, unpacked: some write has to wait for it
 
 
-class Keeper:
+class Upkeep:
     """Keeps the groups of one store. All of it is the writer's to do."""
 
-    def __init__(self, frames: Frames, epochs: Epochs, watch: Watch) -> None:
-        self._frames, self._epochs, self._watch = frames, epochs, watch
+    def __init__(self, frames: Frames, epochs: Epochs, policy: WritePolicy) -> None:
+        self._frames, self._epochs, self._policy = frames, epochs, policy
         self._narrows = True  # whether rows got smaller by it, the last time
 
-    def provide(self, lane: int, engine: Any) -> None:
+    def make_room(self, lane: int, engine: Any) -> None:
         """See to it that the next item of a lane can be written."""
         frames = self._frames
         # Lanes of small frames need memory often, and there is little to be had from tidying up.
         is_small = frames.layout.frame_nbytes < SMALL_FRAME
         if not is_small or frames.groups.counts[DEAD] >= MANY:
-            self.bury_dead()
+            self.reclaim_dead()
         if not is_small or frames.groups.counts[FULL] >= frames.many_full:
-            self.tend(engine)
+            self.process_full(engine)
         if not frames.groups.counts[FREE]:
             frames.groups.grow()
         words = frames.lanes.words[lane]
@@ -66,7 +66,7 @@ class Keeper:
         if words[SIZE] - words[USED] < most:
             # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
             # Groups that are packed or narrowed do not stay here, so there a few pages will do.
-            leave = self._narrows and frames.capacity > 1 if is_small else self._watch.packing is not None
+            leave = self._narrows and frames.capacity > 1 if is_small else self._policy.packing is not None
             if leave:
                 segment = frames.heap.reserve(most, most + _heap.SMALLEST_SEGMENT // 16, fresh=not is_small)
             else:
@@ -79,27 +79,27 @@ class Keeper:
             if had:
                 frames.heap.give_back(old)
 
-    def tend(self, engine: Any, others: Words = _NO_GROUPS) -> None:
+    def process_full(self, engine: Any, others: Words = _NO_GROUPS) -> None:
         """Do what is due for groups that are full, and for others: pack them, look at them, tidy up elsewhere."""
         groups = np.append(self._frames.groups.take_full(), others)
         if not len(groups):
             return
-        packed = self._watch.packing is not None
-        self._watch.seen(groups, engine)
-        if self._watch.packing is not None and not packed:
+        packed = self._policy.packing is not None
+        self._policy.observe(groups, engine)
+        if self._policy.packing is not None and not packed:
             # What lanes write next will be packed and leave segments that were made to stay.
             self._close_segments()
         self.narrow(groups)
-        if self._watch.has_changed:
-            self._watch.has_changed = False
+        if self._policy.has_changed:
+            self._policy.has_changed = False
             self._write_anew(groups, engine)
-        packing = self._watch.packing
+        packing = self._policy.packing
         if packing is not None:
             self.pack(groups, packing.codec)
             if packing.learnt:
                 packing.learnt = False
                 self._pack_anew(packing.codec)
-        self._watch.stored(groups)
+        self._policy.stored(groups)
         self._move_garbage(int(self._frames.groups.table["size"][groups].sum()))
 
     def pack(self, groups: Words, codec: int, *, anew: bool = False) -> int:
@@ -131,14 +131,14 @@ class Keeper:
             return
         parts = []
         for group, count in zip(groups.tolist(), table["count"][groups].tolist(), strict=True):
-            stack = self._watch.decode(engine, group * SLOTS + 1 + np.arange(count))
+            stack = self._policy.decode(engine, group * SLOTS + 1 + np.arange(count))
             pairs = zip(stack, [None, *stack[:-1]], strict=True)
             parts.append(
                 b"".join(encode_frame(frames, frame, last, frames.mode, encode_changes) for frame, last in pairs)
             )
         payloads = Payloads.from_parts([np.frombuffer(part, np.uint8) for part in parts])
         smaller = np.flatnonzero(payloads.size < table["size"][groups])
-        if self._watch.packing is not None:
+        if self._policy.packing is not None:
             smaller = np.arange(len(groups))
         if len(smaller):
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), RECORDS << TAG_BITS))
@@ -170,7 +170,7 @@ class Keeper:
 
     def _pack_anew(self, codec: int) -> None:
         """Put what earlier codecs packed through a new one, as far as a write can wait for that."""
-        self.bury_dead()  # or they would seem to need their dictionary
+        self.reclaim_dead()  # or they would seem to need their dictionary
         left = MOST_PACKED_ANEW
         for earlier in range(codec):
             for group in self._packed_by(earlier):  # one by one, since all of them unpacked may take a lot of memory
@@ -203,7 +203,7 @@ class Keeper:
         self._epochs.retire(partial(heap.free, address, size))
         self._epochs.collect()
 
-    def let_lanes_go(self) -> None:
+    def close_lanes(self) -> None:
         """Give up what the lanes hold, and where they write to. They have to start over."""
         frames, groups = self._frames, self.open_groups().tolist()
         words = frames.lanes.words
@@ -229,7 +229,7 @@ class Keeper:
             if not references[group]:
                 self._give_up(np.array([group]))
 
-    def bury_dead(self) -> None:
+    def reclaim_dead(self) -> None:
         self._give_up(self._frames.groups.take_dead())
 
     def _give_up(self, groups: Words) -> None:

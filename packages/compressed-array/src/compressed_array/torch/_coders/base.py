@@ -87,7 +87,7 @@ class Coder(Protocol):
     def heaps(self) -> list[tuple[TorchHeap, int, int | None]]:
         """The heaps, and in which words of a frame its address and its length in there are; of a row it is one."""
 
-    def rest(self) -> None:
+    def compact(self) -> None:
         """Forget what lanes had."""
 
 
@@ -113,7 +113,7 @@ class Immediate:
     def unstage(self, but: int = 0, *, for_good: bool = False) -> None:
         pass
 
-    def rest(self) -> None:
+    def compact(self) -> None:
         pass
 
 

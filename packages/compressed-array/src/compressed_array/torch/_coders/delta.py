@@ -21,7 +21,7 @@ from compressed_array.torch._coders.base import (
     marked,
     on_device,
 )
-from compressed_array.torch._coders.runs import Sparse
+from compressed_array.torch._coders.runs import RowCoder
 from compressed_array.torch._frame_table import KEY, ROW_OF, FrameTable
 from compressed_array.torch._sync import fetch, storage_nbytes
 
@@ -36,7 +36,7 @@ NEVER = 1 << 40
 Bools = npt.NDArray[np.bool_]
 
 
-class Changes(Sparse):
+class Changes(RowCoder):
     """What changed: in a key, since the lane's row; in any other frame, since the lane's key.
 
     A key, or a row, is made anew when frames have come to differ from the old one so much that a new one is paid for.
@@ -49,9 +49,9 @@ class Changes(Sparse):
         super().__init__(frame_nbytes, WORD, device, heap_bytes)
         self._nothing = torch.zeros((1, self.width), dtype=self.element, device=device)
         self._none = self._nothing[:0]
-        self.rest()
+        self.compact()
 
-    def rest(self) -> None:
+    def compact(self) -> None:
         # Nothing is taken from the device, which may have nothing left when this is called for; and all is set at once,
         # for the sake of interrupts: what the key of each lane shows, and its row; which of the two it has; whether the
         # key builds on nothing; of keys since the last row the fewest changes, and how many came on top.

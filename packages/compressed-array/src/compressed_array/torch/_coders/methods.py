@@ -17,7 +17,7 @@ from compressed_array.registry import get_codec
 from compressed_array.torch._coders.base import Coder
 from compressed_array.torch._coders.delta import Changes
 from compressed_array.torch._coders.host_codec import Hosted
-from compressed_array.torch._coders.runs import Runs
+from compressed_array.torch._coders.runs import RunLengthCoder
 from compressed_array.torch._dtypes import numpy_dtype_or_none
 from compressed_array.torch._host_lanes import INTEGERS
 
@@ -45,6 +45,6 @@ class Method:
         if isinstance(self.codec, Delta):
             return Changes(frame_nbytes, device, heap_bytes)
         if isinstance(self.codec, RLE):
-            return Runs(frame_nbytes, itemsize if itemsize in INTEGERS else max(INTEGERS), device, heap_bytes)
+            return RunLengthCoder(frame_nbytes, itemsize if itemsize in INTEGERS else max(INTEGERS), device, heap_bytes)
         on_host = numpy_dtype_or_none(dtype) or np.dtype(f"V{itemsize}")
         return Hosted(self.codec, frame_nbytes, on_host, device, heap_bytes)

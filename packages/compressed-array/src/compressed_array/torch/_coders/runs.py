@@ -1,4 +1,4 @@
-"""`Sparse`: frames as rows of which others are made by putting some elements in; and `Runs` ("rle"), which are such."""
+"""`RowCoder`: frames as rows of which others are made by putting elements in; `RunLengthCoder` is one, for "rle"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compressed_array.torch._host_lanes import INTEGERS
 from compressed_array.torch._sync import fetch
 
 
-class Sparse(Immediate):
+class RowCoder(Immediate):
     """Rows of `width` elements, and elements that are put into them."""
 
     def __init__(self, frame_nbytes: int, itemsize: int, device: torch.device, heap_bytes: int | None) -> None:
@@ -73,7 +73,7 @@ class Sparse(Immediate):
         return row, starts_of(first, length)
 
 
-class Runs(Sparse):
+class RunLengthCoder(RowCoder):
     """Runs of equal elements: where each begins, and by how much it differs from the one before.
 
     A row is kept as such differences, too, so that adding them up gives every frame, whichever way it was stored.

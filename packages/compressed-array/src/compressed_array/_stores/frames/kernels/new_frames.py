@@ -17,7 +17,7 @@ NOTHING, LANES = numba.types.void, INTEGER[:, ::1]
 
 
 @jit(INTEGER(INTEGER, INTEGER, WORDS, WORDS, LANES, WORDS))
-def count_news(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any, new: Any) -> Word:
+def count_new_frames(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any, new: Any) -> Word:
     """How many frames of each item are new to its lane, or to the item of that lane before it in the batch; and all."""
     total = np.int64(0)
     for i in range(lane_of.shape[0]):
@@ -56,7 +56,7 @@ def remember(source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any
 
 
 @jit(INTEGER(INTEGER, INTEGER, WORDS, WORDS, LANES, WORDS, INTEGER, INTEGER))
-def take_news(
+def take_new_frames(
     source: Word, stride: Word, geometry: Any, lane_of: Any, lanes: Any, new: Any, target: Word, room: Word
 ) -> Word:
     """All of it in one call: how many frames are new, laid out item by item; if too many, less than 0 and nothing done.
@@ -64,7 +64,7 @@ def take_news(
     Items without any are those that their lanes remember. Another thread may change the others meanwhile: what lanes
     remember of them is what is laid out.
     """
-    total = count_news(source, stride, geometry, lane_of, lanes, new)
+    total = count_new_frames(source, stride, geometry, lane_of, lanes, new)
     if total > room:
         return -total
     depth, at = geometry[DEPTH], target
