@@ -16,7 +16,7 @@ from streams import Stacked
 
 import compressed_array as ca
 from compressed_array.torch import DeviceArray, _frame_table, _heap, _host_lanes, _lanes
-from compressed_array.torch import _frame_table as _frames
+from compressed_array.torch import _frames as _stored
 from compressed_array.torch._coders import delta, runs
 
 
@@ -263,7 +263,7 @@ FAULTS = [
     (_heap.TorchHeap, "append"),
     (_heap.TorchHeap, "stage"),
     (_heap.TorchHeap, "moved"),
-    (_frames, "on_device"),
+    (_stored, "on_device"),
 ]
 
 
