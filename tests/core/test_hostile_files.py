@@ -18,7 +18,7 @@ from arrays import assert_same
 import compressed_array as ca
 from compressed_array._array import file
 from compressed_array._array.pickling import State
-from compressed_array._stores.cells import FIRST_CODEC, Export
+from compressed_array._stores.cell_export import FIRST_CODEC, CellExport
 from compressed_array._stores.frames.export import STREAMED_FROM, FrameExport
 from compressed_array._stores.frames.groups import FIRST_CODEC as FIRST_PACKED
 from compressed_array._stores.frames.groups import KIND_BITS, RAW
@@ -56,7 +56,7 @@ def test_sizes_of_sections(lie: Any, codec: str, path: Path) -> None:
     """Together they fill the file, as they should, and one of them by itself does not."""
     ca.save(path, ca.compress(PLAIN, item_ndim=1, codec=codec))
     header, sections = parts_of(path)
-    names = list(file.SECTIONS[header["store"]])
+    names = list(file.sections_of(header["store"]))
     for name, other in zip(names, names[1:] + names[:1], strict=True):
         changed = json.loads(json.dumps(header))
         both = changed["sections"][name]["nbytes"] + changed["sections"][other]["nbytes"]
@@ -144,12 +144,12 @@ def test_sections_may_be_lies(codec: str, some: int, path: Path, rng: np.random.
         pytest.importorskip("zstandard")
     ca.save(path, ca.compress(PLAIN[:20], item_ndim=1, codec=codec))
     header, sections = parts_of(path)
-    sizes = [header["sections"][name]["nbytes"] for name in file.SECTIONS[header["store"]]]
+    sizes = [header["sections"][name]["nbytes"] for name in file.sections_of(header["store"])]
     for _ in range(some):
         data = bytearray(sections)
         data[int(rng.integers(len(data)))] = int(rng.integers(256))
         ends = np.cumsum(sizes).tolist()
-        for name, low, high in zip(file.SECTIONS[header["store"]], [0, *ends], ends, strict=False):
+        for name, low, high in zip(file.sections_of(header["store"]), [0, *ends], ends, strict=False):
             header["sections"][name]["crc32"] = zlib.crc32(data[low:high])
         write(path, header, bytes(data))
         try:
@@ -226,7 +226,7 @@ def test_payloads_of_numcodecs_take_what_an_item_does(name: str, path: Path, mon
     item = 1000
     bomb, right = (np.frombuffer(codec.encode(np.zeros(n, np.uint8)), np.uint8) for n in (50_000_000, item))
     size = np.array([len(right), len(bomb)], np.uint32)
-    export = Export([codec], 0, 2, [], np.full(2, FIRST_CODEC, np.uint8), size, np.concatenate([right, bomb]))
+    export = CellExport([codec], 0, 2, [], np.full(2, FIRST_CODEC, np.uint8), size, np.concatenate([right, bomb]))
     save_state(path, State((item,), np.dtype(np.uint8), np.array([1, 2], np.uint32), export), monkeypatch)
     array = ca.load(path)
     tracemalloc.start()

@@ -64,7 +64,7 @@ def take_apart(path: Path) -> tuple[dict[str, Any], Parts]:
     _, length, _ = file.PREFIX.unpack(data[: file.PREFIX.size])
     header = json.loads(data[file.PREFIX.size :][:length])
     parts, at = {}, file.PREFIX.size + length
-    for name, dtype in file.SECTIONS["frames"].items():
+    for name, dtype in file.sections_of("frames").items():
         nbytes = header["sections"][name]["nbytes"]
         parts[name] = np.frombuffer(data[at : at + nbytes], dtype).copy()
         at += nbytes

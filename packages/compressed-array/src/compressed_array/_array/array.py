@@ -151,6 +151,14 @@ class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarra
         """How many times smaller than the plain array this is."""
         return float(self.nbytes / max(self.nbytes_stored, 1))
 
+    def compact(self) -> None:
+        """Hold nothing but the items until the next write, for all arrays on this store.
+
+        What helps the next write goes: the last item of each stream, groups that are not full, spare memory. That write
+        may have to store more than it otherwise would.
+        """
+        self.store.compact()
+
     def read(self, key: Any = ..., out: Any = None) -> Any:
         """What the plain array would give for `key`, always as a plain array; written into `out` if that is given.
 

@@ -26,31 +26,18 @@ from compressed_array._array.pickling import State, rebuild, take
 from compressed_array._heap import MAX_PAYLOAD
 from compressed_array._runtime.casting import check_dtype
 from compressed_array._runtime.replacing import replacing
-from compressed_array._stores.cells import FIRST_CODEC, RAW, Export
-from compressed_array._stores.frames.export import FrameExport
-from compressed_array._stores.frames.export import check as check_frames
-from compressed_array._stores.frames.layouts import Layout
-from compressed_array._stores.protocol import RecordNumbers
+from compressed_array._stores.exports import KINDS
 from compressed_array.codecs._description import describe, described
-from compressed_array.codecs.delta import Delta
-from compressed_array.errors import CorruptFileError, CorruptPayloadError, UnknownCodecError, UnsupportedDtypeError
+from compressed_array.errors import CorruptFileError, UnknownCodecError, UnsupportedDtypeError
 
 MAGIC = b"\x93CARRAY1"
 PREFIX = struct.Struct("<8sQI")  # magic, length of the header, its CRC-32
 FORMAT = 1
-SECTIONS: dict[str, dict[str, str]] = {
-    "cells": {"cells": "<u4", "tag": "u1", "size": "<u4", "data": "u1"},
-    "frames": {
-        "cells": "<u4",
-        "tag": "u1",
-        "size": "<u4",
-        "before": "<u4",
-        "count": "u1",
-        "layout_of": "u1",
-        "references": "u1",
-        "data": "u1",
-    },
-}
+
+
+def sections_of(store: str) -> dict[str, str]:
+    """Returns the sections that a file of such a store has, in their order, with the dtype of each."""
+    return {"cells": "<u4", **KINDS[store].SECTIONS}  # which record each cell holds, and what the store needs
 
 
 def save(path: str | os.PathLike[str] | BinaryIO, array: CompressedArray) -> None:
@@ -60,20 +47,18 @@ def save(path: str | os.PathLike[str] | BinaryIO, array: CompressedArray) -> Non
     """
     state = take(array)
     records = state.records
-    kind = "frames" if isinstance(records, FrameExport) else "cells"
-    sections = {name: getattr(records, name) for name in SECTIONS[kind] if name not in ("cells", "references")}
+    kind = KINDS[records.kind]
+    fields, sections = kind.describe(records)
     sections["cells"] = state.cells.reshape(-1)
-    if isinstance(records, FrameExport):
-        sections["references"] = np.concatenate([np.empty(0, np.uint8), *records.references])
-    packed = {name: np.ascontiguousarray(sections[name], dtype) for name, dtype in SECTIONS[kind].items()}
+    packed = {name: np.ascontiguousarray(sections[name], dtype) for name, dtype in sections_of(records.kind).items()}
     header = {
         "format": FORMAT,
-        "store": kind,
+        "store": records.kind,
         "shape": state.cells.shape,
         "item_shape": state.item_shape,
         "dtype": _describe_dtype(state.dtype),
         "codecs": [describe(codec) for codec in records.codecs],
-        **(_describe_frames(records) if isinstance(records, FrameExport) else _describe_cells(records)),
+        **fields,
         "sections": {name: {"nbytes": part.nbytes, "crc32": zlib.crc32(part.data)} for name, part in packed.items()},
     }
     text = json.dumps(header).encode()
@@ -89,8 +74,9 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> CompressedArray:
     with Path(path).open("rb") if isinstance(path, (str, os.PathLike)) else nullcontext(path) as file:
         try:
             header = _read_header(file)
-            sections = _read_sections(file, SECTIONS[header.get("store", "cells")], header["sections"])
-            state = _check(header, sections)
+            store = header.get("store", "cells")
+            sections = _read_sections(file, sections_of(store), header["sections"])
+            state = _check(KINDS[store], header, sections)
         except (CorruptFileError, UnknownCodecError):
             raise
         except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -143,7 +129,7 @@ def _read_sections(file: BinaryIO, names: dict[str, str], said: dict[str, Any]) 
     return sections
 
 
-def _check(header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> State:
+def _check(kind: Any, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> State:
     """The state a header and its sections describe, if they agree with each other in everything."""
     shape, item_shape = tuple(header["shape"]), tuple(header["item_shape"])
     dtype = check_dtype(npy_format.descr_to_dtype(_tuples(header["dtype"])))
@@ -153,75 +139,13 @@ def _check(header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> Sta
     if not all(map(_is_count, (*shape, *item_shape))) or prod(shape) != len(cells) or nbytes > MAX_PAYLOAD:
         raise CorruptFileError("the parts of the file contradict each other")
     np.broadcast_to(np.empty((), dtype), (*shape, *item_shape))  # raises where numpy has no such array
-    store = _frames if header.get("store", "cells") == "frames" else _cells
-    records = store(header, sections, codecs, nbytes, cells)
+    records = kind.from_file(header, sections, codecs, item_shape, dtype, cells)
     return State(item_shape, dtype, cells.reshape(shape), records)
-
-
-def _cells(
-    header: dict[str, Any], sections: dict[str, Any], codecs: list[Any], record_nbytes: int, cells: RecordNumbers
-) -> Export:
-    tag, size, data = (sections[name] for name in ("tag", "size", "data"))
-    auto = header["auto"]
-    agree = (
-        all(map(_is_count, (auto["current"], auto["seen"], *auto["looks"])))
-        and auto["current"] < len(codecs)
-        and len(tag) == len(size)
-        and (not len(cells) or int(cells.max()) <= len(size))
-        and int(size.sum(dtype=np.uint64)) == len(data)
-        and bool(((tag >= RAW) & (tag < FIRST_CODEC + len(codecs))).all())
-        and bool((size[tag == RAW] == record_nbytes).all())
-    )
-    if not agree:
-        raise CorruptFileError("the parts of the file contradict each other")
-    return Export(codecs, **auto, **sections)
-
-
-def _describe_cells(records: Export) -> dict[str, Any]:
-    return {"auto": {"current": records.current, "seen": records.seen, "looks": records.looks}}
-
-
-def _describe_frames(records: FrameExport) -> dict[str, Any]:
-    auto = isinstance(records.choice, str)
-    return {
-        "choice": records.choice if auto else describe(records.choice),
-        "layouts": [list(layout) for layout in records.layouts],
-        "layout": records.layout,
-        "found": records.found,
-        "reference_nbytes": [reference.nbytes for reference in records.references],
-    }
-
-
-def _frames(
-    header: dict[str, Any], sections: dict[str, Any], codecs: list[Any], record_nbytes: int, cells: RecordNumbers
-) -> FrameExport:
-    choice = header["choice"] if header["choice"] == "auto" else described(header["choice"])
-    layouts = [Layout(*(_whole(n) for n in layout)) for layout in header["layouts"]]
-    lengths = header["reference_nbytes"]
-    joined = sections.pop("references")
-    if not all(map(_is_count, lengths)) or sum(lengths) != len(joined) or not isinstance(choice, str | Delta):
-        raise CorruptFileError("the parts of the file contradict each other")
-    references = np.split(joined, np.cumsum(lengths)[:-1]) if lengths else []
-    item_shape = tuple(header["item_shape"])
-    records = FrameExport(
-        choice, layouts, _whole(header["layout"]), header["found"] is True, codecs, references, **sections
-    )
-    try:
-        check_frames(records, item_shape, record_nbytes // max(prod(item_shape), 1), cells)
-    except CorruptPayloadError as error:
-        raise CorruptFileError(str(error)) from error
-    return records
 
 
 def _is_count(number: Any) -> bool:
     """Whether something out of JSON is a number of things; `true` is not."""
     return type(number) is int and number >= 0
-
-
-def _whole(number: Any) -> int:
-    if type(number) is not int:
-        raise TypeError(f"{number!r} is no whole number")
-    return number
 
 
 def _tuples(descr: Any) -> Any:

@@ -13,7 +13,6 @@ from compressed_array._array.functions import decoded
 from compressed_array._array.table import Table
 from compressed_array._array.transfer import transferred
 from compressed_array._runtime.chunks import boxes
-from compressed_array._stores.frames.store import FrameStore
 from compressed_array._stores.protocol import Store
 from compressed_array._stores.selection import new_store
 
@@ -61,9 +60,9 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> CompressedArray:
 def _store_for(first: CompressedArray, grid: tuple[int, ...]) -> Store:
     """The first array's store; another, where "auto" took that for few items and has many now, as a stream has."""
     choice = first.store.codec_choice
-    if isinstance(choice, str) and not isinstance(first.store, FrameStore):
+    if isinstance(choice, str) and not first.store.is_stream:
         made = new_store(grid, first.item_shape, first.dtype, choice)
-        return made if isinstance(made, FrameStore) else first.store
+        return made if made.is_stream else first.store
     return first.store
 
 

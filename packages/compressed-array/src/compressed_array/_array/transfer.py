@@ -13,9 +13,7 @@ import numpy as np
 
 from compressed_array._array.grid import ItemGrid, Positions
 from compressed_array._runtime.chunks import ranges
-from compressed_array._stores.frames.export import FrameExport
-from compressed_array._stores.frames.store import FrameStore
-from compressed_array._stores.protocol import RecordNumbers
+from compressed_array._stores.protocol import RecordNumbers, Store
 
 SMALLER = 8  # times, at least, than items are when decoded: how much is taken out of a store at a time
 
@@ -26,7 +24,7 @@ def transferred(targets: Sequence[ItemGrid], key: Any, values: Sequence[ItemGrid
     Those of two arrays that have to be decoded are written by turns, or what they have in common would not be found.
     """
     store = targets[0].store
-    if not isinstance(store, FrameStore) or len({id(target.table) for target in targets}) < len(targets):
+    if not store.is_stream or len({id(target.table) for target in targets}) < len(targets):
         return False  # two arrays that are one write to the same cells, the one after the other
     positions = [_where(target, key, value, store) for target, value in zip(targets, values, strict=True)]
     if not positions[0].size or any(where.shape != positions[0].shape for where in positions):
@@ -59,7 +57,7 @@ def transferred(targets: Sequence[ItemGrid], key: Any, values: Sequence[ItemGrid
     return True
 
 
-def _where(target: ItemGrid, key: Any, value: ItemGrid, store: FrameStore) -> Positions:
+def _where(target: ItemGrid, key: Any, value: ItemGrid, store: Store) -> Positions:
     """Which cells of a target's table a key names, if items can go there just as they are; else none."""
     alike = target.item_shape == value.item_shape and target.dtype == value.dtype and target.item_nbytes > 0
     if alike and target.store is store and store.holds(target.item_shape, target.dtype):
@@ -71,15 +69,16 @@ def _where(target: ItemGrid, key: Any, value: ItemGrid, store: FrameStore) -> Po
     return np.empty(0, np.int64)
 
 
-def _adopted(store: FrameStore, values: Sequence[ItemGrid], new: RecordNumbers) -> bool:
+def _adopted(store: Store, values: Sequence[ItemGrid], new: RecordNumbers) -> bool:
     """Have items as they are, and their numbers in `new`; says whether that could be done with all of them."""
-    source = values[0].store
-    if not isinstance(source, FrameStore) or source is store or not source.holds(store.item_shape, store.dtype):
+    source, value = values[0].store, values[0]
+    if source is store or not store.holds(value.item_shape, value.dtype):
         return False
     if any(value.store is not source for value in values):
         return False
     for low, high in ranges(new.shape[1], store.record_nbytes // SMALLER):
-        exported = _taken_out(source, [value.numbers.reshape(-1)[low:high] for value in values])
+        with source.epochs.writing:
+            exported = source.take_out(np.stack([value.numbers.reshape(-1)[low:high] for value in values]))
         if exported is None:
             return False
         with store.epochs.writing, store.epochs.guard:
@@ -88,17 +87,8 @@ def _adopted(store: FrameStore, values: Sequence[ItemGrid], new: RecordNumbers) 
     return True
 
 
-def _taken_out(source: FrameStore, parts: list[RecordNumbers]) -> tuple[FrameExport, RecordNumbers] | None:
-    """The groups that items need, and the items' numbers in there; None if much in them is not needed by these."""
-    with source.epochs.writing:
-        if source.epochs.guard.is_taken:  # by a change that a signal's handler came amid, and reading is allowed there
-            return None
-        numbers = np.stack(parts)
-        return source.export(numbers) if source.are_dense(np.unique(numbers)) else None
-
-
 def _write_by_turns(
-    store: FrameStore,
+    store: Store,
     targets: Sequence[ItemGrid],
     positions: Sequence[Positions],
     values: Sequence[ItemGrid],
@@ -120,5 +110,5 @@ def _write_by_turns(
             1,
         )
         with store.epochs.writing, store.epochs.guard:
-            numbers = store.write(items.reshape(-1, *store.item_shape), lanes.reshape(-1))
+            numbers = store.write(items.reshape(-1, *values[0].item_shape), lanes.reshape(-1))
             new[:, part] = numbers.reshape(count, len(targets), each).swapaxes(0, 1).reshape(len(targets), -1)

@@ -11,10 +11,9 @@ import sys
 from array import array
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,8 @@ from compressed_array._runtime.epochs import Epochs
 from compressed_array._runtime.loading import native
 from compressed_array._runtime.payloads import NATIVE_FROM, Payloads
 from compressed_array._runtime.threads import over_rows
+from compressed_array._stores import cell_export
+from compressed_array._stores.cell_export import FIRST_CODEC, RAW, ZERO, CellExport
 from compressed_array._stores.protocol import UNWRITTEN, Lanes, RecordNumbers, Records, byte_rows, unchanging
 from compressed_array.abc import Codec
 from compressed_array.codecs._batches import decode_records, encode_records
@@ -33,27 +34,16 @@ from compressed_array.registry import get_codec
 TAG_BITS = 56
 ADDRESS_MASK = (1 << TAG_BITS) - 1
 UPPER_HALF = 1 if sys.byteorder == "little" else 0
-# How a record is coded: not at all, as it is, or by codec number `tag - FIRST_CODEC` of the store.
-ZERO, RAW, FIRST_CODEC = 0, 1, 2
 # "auto" looks at the data when this many records have come by, and settles for what it found the last time.
 AUTO_LOOKS = (0, 64, 1024)
 
 
-@dataclass(frozen=True)
-class Export:
-    """Records on their way out of the process: how each is coded, and the payloads one after another."""
-
-    codecs: list[Any]
-    current: int
-    seen: int
-    looks: list[int]
-    tag: npt.NDArray[np.uint8]
-    size: npt.NDArray[np.uint32]
-    data: npt.NDArray[np.uint8]
-
-
 class CellStore:
     """Records of one size and dtype, each compressed on its own."""
+
+    is_stream: ClassVar[bool] = False
+    SECTIONS: ClassVar[dict[str, str]] = cell_export.SECTIONS
+    describe = staticmethod(cell_export.describe)
 
     def __init__(self, record_nbytes: int, dtype: np.dtype[Any], codec: Any = "auto") -> None:
         if record_nbytes > MAX_PAYLOAD:
@@ -181,18 +171,39 @@ class CellStore:
             each = self._where.itemsize + self._size.itemsize
             return int(self._size[own].sum()) + each * len(own)
 
-    def export(self, numbers: RecordNumbers) -> tuple[Export, RecordNumbers]:
+    def export(self, numbers: RecordNumbers) -> tuple[CellExport, RecordNumbers]:
         where, size = self._where[numbers], self._size[numbers]
         payloads = self._heap.payloads(where & ADDRESS_MASK, size.astype(np.int64))
         data = np.empty(int(size.sum()), np.uint8)
         payloads.copy_to(data, np.cumsum(payloads.size) - payloads.size)
         tag = (where >> TAG_BITS).astype(np.uint8)
-        exported = Export(list(self._codecs), self._current, self._seen, list(self._looks), tag, size, data)
+        exported = CellExport(list(self._codecs), self._current, self._seen, list(self._looks), tag, size, data)
         return exported, np.arange(1, len(numbers) + 1, dtype=np.uint32)
+
+    def take_out(self, numbers: RecordNumbers) -> None:
+        return None
+
+    def adopt(self, export: Any, numbers: RecordNumbers, out: RecordNumbers) -> bool:
+        return False
+
+    def snapshot(self, numbers: RecordNumbers, *, is_part: bool) -> None:
+        return None
+
+    @staticmethod
+    def from_file(
+        header: dict[str, Any],
+        sections: dict[str, Any],
+        codecs: list[Any],
+        item_shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        cells: RecordNumbers,
+    ) -> CellExport:
+        """Returns the records that a file has for these cells, if its parts agree."""
+        return cell_export.from_file(header, sections, codecs, prod(item_shape) * dtype.itemsize, cells)
 
     @classmethod
     def restore(
-        cls, item_shape: tuple[int, ...], dtype: np.dtype[Any], export: Export, numbers: RecordNumbers
+        cls, item_shape: tuple[int, ...], dtype: np.dtype[Any], export: CellExport, numbers: RecordNumbers
     ) -> CellStore:
         """A store that holds exactly these records, as 1, 2, 3 …, with a reference for each occurrence in `numbers`."""
         store = cls(prod(item_shape) * dtype.itemsize, dtype, export.codecs[export.current])

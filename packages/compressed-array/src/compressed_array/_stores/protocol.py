@@ -7,7 +7,7 @@ of its own; several arrays may hold the same number, each with a reference of it
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ class Store(Protocol):
 
     epochs: Epochs
     record_nbytes: int
+    is_stream: ClassVar[bool]  # whether items take less if they are written in the order of their time
 
     @property
     def codec(self) -> Any:
@@ -91,6 +92,22 @@ class Store(Protocol):
 
     def export(self, numbers: RecordNumbers) -> tuple[Any, RecordNumbers]:
         """These records in the form that is pickled and saved, without decoding them, and their numbers in there."""
+
+    def take_out(self, numbers: RecordNumbers) -> tuple[Any, RecordNumbers] | None:
+        """`export` for another store to `adopt`; None where more would go with these records than they are worth."""
+
+    def adopt(self, export: Any, numbers: RecordNumbers, out: RecordNumbers) -> bool:
+        """Take over records of another store, undecoded, and return whether that was possible.
+
+        What they are called here is put into `out`, with a reference for each occurrence in `numbers`; all of them, or
+        nothing has changed.
+        """
+
+    def snapshot(self, numbers: RecordNumbers, *, is_part: bool) -> Any:
+        """All of the store, for arrays that are pickled together; None where records are pickled without the others.
+
+        `numbers` are those of an array's table; `is_part` says that they may be few of the store's.
+        """
 
 
 def byte_rows(items: npt.NDArray[Any], count: int) -> Records:

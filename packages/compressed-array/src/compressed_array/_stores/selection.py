@@ -1,4 +1,4 @@
-"""Which store an array stands on: decided by its codec."""
+"""Which store an array stands on, decided by its codec; and which kinds there are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from compressed_array._stores.cells import CellStore
+from compressed_array._stores.exports import KINDS
 from compressed_array._stores.frames.store import FrameStore
 from compressed_array._stores.protocol import Store
 from compressed_array.codecs.delta import Delta
@@ -15,6 +16,8 @@ from compressed_array.registry import get_codec
 
 # Streams of fewer items, or of larger ones, are not worth what a lane remembers of the last.
 SHORTEST_STREAM, LARGEST_ITEM = 32, 16 * 2**20
+
+KINDS.update(cells=CellStore, frames=FrameStore)
 
 
 def new_store(grid: tuple[int, ...], item_shape: tuple[int, ...], dtype: np.dtype[Any], codec: Any) -> Store:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from compressed_array._runtime.loading import native
 from compressed_array._runtime.payloads import Payloads
+from compressed_array._stores.exports import Snapshot
 from compressed_array._stores.frames import bitpack, codebooks, residuals
 from compressed_array._stores.frames.dictionaries import DICTIONARIES
 from compressed_array._stores.frames.engine_numpy import split_records
@@ -57,6 +58,8 @@ MOST_CODECS = 1 + len(DICTIONARIES)  # one from the beginning, and those with a 
 class FrameExport:
     """Groups on their way out of the process, numbered from 0, and what is needed to read them."""
 
+    kind: ClassVar[str] = "frames"
+
     choice: Any
     layouts: list[Layout]
     layout: int
@@ -72,19 +75,15 @@ class FrameExport:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """All of a store at one time. Arrays that are pickled together refer to one, and share a store again afterwards."""
+class FrameSnapshot(Snapshot):
+    """All groups of a store, counted from 0 in the order of `groups`; `version` tells if it has changed since."""
 
-    item_shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    export: FrameExport
     groups: Numbers
     version: tuple[int, int, int]
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        from compressed_array._array import pickling  # which stands above the stores
-
-        return pickling.reduce_snapshot(self, int(protocol))
+    def renumbered(self, numbers: RecordNumbers) -> RecordNumbers:
+        """Returns an array's numbers as they are in the snapshot."""
+        return renumbered(self.groups, numbers)
 
 
 def renumbered(groups: Numbers, numbers: RecordNumbers) -> RecordNumbers:

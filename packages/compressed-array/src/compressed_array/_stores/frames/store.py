@@ -15,17 +15,17 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from compressed_array._runtime.epochs import Epochs
 from compressed_array._runtime.loading import is_known
-from compressed_array._stores.frames import engine_native
+from compressed_array._stores.frames import description, engine_native
 from compressed_array._stores.frames.adoption import Adoption
 from compressed_array._stores.frames.engine_numpy import NumpyEngine
-from compressed_array._stores.frames.export import FrameExport, Snapshot, export_groups, renumbered, restore_groups
+from compressed_array._stores.frames.export import FrameExport, FrameSnapshot, export_groups, renumbered, restore_groups
 from compressed_array._stores.frames.groups import DEAD, FULL, ITEMS, MANY, NARROW, PLAIN, PUT_AND_DIED, SLOTS
 from compressed_array._stores.frames.lanes import CAPACITY, DELTA
 from compressed_array._stores.frames.layouts import Geometry, Layout, stacks, strides_of
@@ -43,6 +43,10 @@ MOST_LAYOUTS = 255
 
 class FrameStore:
     """Items of one shape and dtype in streams, one for each lane."""
+
+    is_stream: ClassVar[bool] = True
+    SECTIONS: ClassVar[dict[str, str]] = description.SECTIONS
+    describe = staticmethod(description.describe)
 
     def __init__(self, item_shape: tuple[int, ...], dtype: np.dtype[Any], codec: Any = "auto") -> None:
         nbytes = prod(item_shape) * dtype.itemsize
@@ -64,7 +68,7 @@ class FrameStore:
         self._released_later: deque[RecordNumbers] = deque()
         self._version = 0
         self.changes = 0  # counts whatever may change what a `RowWriter` has put together
-        self._snapshot: Callable[[], Snapshot | None] = lambda: None
+        self._snapshot: Callable[[], FrameSnapshot | None] = lambda: None
 
     @property
     def codec(self) -> Any:
@@ -216,17 +220,15 @@ class FrameStore:
         exported = export_groups(self._frames, groups, self.codec_choice, self._finder is None)
         return exported, renumbered(groups, numbers)
 
-    def are_dense(self, numbers: RecordNumbers) -> bool:
-        """Whether these items, each given once, are most of what the groups hold that they need."""
-        frames = self._frames.groups.table["count"][np.unique(self._frames.needed(numbers))]
-        return bool(np.count_nonzero(numbers) >= DENSE * int(frames.sum()))
+    def take_out(self, numbers: RecordNumbers) -> tuple[FrameExport, RecordNumbers] | None:
+        if self.epochs.guard.is_taken:  # by a change that a signal's handler came amid, and reading is allowed there
+            return None
+        items = np.unique(numbers)
+        frames = self._frames.groups.table["count"][np.unique(self._frames.needed(items))]
+        is_dense = np.count_nonzero(items) >= DENSE * int(frames.sum())
+        return self.export(numbers) if is_dense else None
 
     def adopt(self, export: FrameExport, numbers: RecordNumbers, out: RecordNumbers) -> bool:
-        """Take groups of another store over without decoding them; says whether they can be had here so.
-
-        What their items are called here is put into `out`, with a reference for each occurrence in `numbers`; all of
-        them, or nothing has changed.
-        """
         self._flush()
         if not self._would_write(export):
             return False
@@ -260,13 +262,32 @@ class FrameStore:
             and len(set(frames.layouts) | set(export.layouts)) <= MOST_LAYOUTS
         )
 
+    @staticmethod
+    def from_file(
+        header: dict[str, Any],
+        sections: dict[str, Any],
+        codecs: list[Any],
+        item_shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        cells: RecordNumbers,
+    ) -> FrameExport:
+        """Returns the groups that a file has for these cells, if its parts agree."""
+        return description.from_file(header, sections, codecs, dtype.itemsize, cells)
+
     @classmethod
     def restore(
-        cls, item_shape: tuple[int, ...], dtype: np.dtype[Any], export: FrameExport, numbers: RecordNumbers
+        cls,
+        item_shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        export: FrameExport,
+        numbers: RecordNumbers,
+        *,
+        shared: bool = False,
     ) -> FrameStore:
-        """A store that holds these groups, with a reference for each occurrence in `numbers`.
+        """Returns a store that holds these groups, with a reference for each occurrence in `numbers`.
 
-        It has one of its own to each group, to be given up when all that were pickled together have claimed theirs.
+        A shared one has a reference of its own to each group, which whoever restored it gives up when all arrays that
+        were pickled together have claimed theirs.
         """
         store = cls(item_shape, dtype, export.choice)
         restore_groups(store._frames, export)
@@ -275,6 +296,8 @@ class FrameStore:
         store._policy.resume()
         store._frames.groups.table["references"][: len(export.size)] = 1
         store.claim(numbers)
+        if not shared:
+            store.give_up_restored(len(export.size))
         return store
 
     def claim(self, numbers: RecordNumbers) -> None:
@@ -286,24 +309,24 @@ class FrameStore:
         # The item in a group's last slot is one that needs no other group.
         self.release_later(np.arange(1, groups + 1, dtype=np.uint32) * np.uint32(SLOTS))
 
-    def is_mostly(self, numbers: RecordNumbers) -> bool:
-        """Whether these items need at least half of the groups that there are."""
-        with self.epochs.writing:
-            self.epochs.guard.when_free(partial(self._flush, thoroughly=True))
-            alive = np.count_nonzero(self._frames.groups.table["references"])
-            return bool(2 * len(np.unique(self._frames.needed(numbers))) >= alive)
+    def snapshot(self, numbers: RecordNumbers, *, is_part: bool) -> FrameSnapshot | None:
+        """Returns all there is, for pickling: the same object as before if nothing has changed since.
 
-    def snapshot(self) -> Snapshot:
-        """All there is, for pickling: the same object as before if nothing has changed since."""
+        None for a part that needs fewer than half of the groups: it would take all the others along.
+        """
         with self.epochs.writing:
             self._make_whole()
+            if is_part:
+                alive = np.count_nonzero(self._frames.groups.table["references"])
+                if 2 * len(np.unique(self._frames.needed(numbers))) < alive:
+                    return None
             # In the middle of a change, by a signal's handler, it is good for that moment.
             turn = self.epochs.guard.count if self.epochs.guard.is_taken else 0
             taken, version = self._snapshot(), (self._version, int(self._frames.groups.counts[ITEMS]), turn)
             if taken is None or taken.version != version:
                 groups = np.flatnonzero(self._frames.groups.table["references"]).astype(np.int64)
                 exported = export_groups(self._frames, groups, self.codec_choice, self._finder is None)
-                taken = Snapshot(self.item_shape, self.dtype, exported, groups, version)
+                taken = FrameSnapshot(self.item_shape, self.dtype, exported, groups, version)
                 self._snapshot = weakref.ref(taken)
             return taken
 
