@@ -64,10 +64,10 @@ def test_words_come_back(kinds: list[str], word: int, count: int, seed: int) -> 
     assert back.tobytes() == frame.tobytes()
     assert codebooks.fits(there, book, frame.size)
     assert not codebooks.fits(np.append(there, np.uint8(0)), book, frame.size)
-    kernels = native("_stores.frames.kernels.groups")
+    kernels = native("_stores.frames.kernels.codebook_functions")
     if kernels is not None:
         back[:], behind = 0, np.append(there, np.zeros(BEHIND, np.uint8))
-        kernels.decode_words_at(behind.ctypes.data, frame.size, book.ctypes.data, back.ctypes.data)
+        kernels.decode_words_at.ctypes(behind.ctypes.data, frame.size, book.ctypes.data, back.ctypes.data)
         assert back.tobytes() == frame.tobytes()
 
 

@@ -142,6 +142,7 @@ def test_groups_are_checked_within_their_bounds(size: int, monkeypatch: pytest.M
 def test_words_by_a_codebook_are_checked_within_their_bounds(word: int, share: float) -> None:
     rng, memory, frames = np.random.default_rng(word), Guarded(4096), Guarded(1024)
     kernels = native("_stores.frames.kernels.groups")
+    decode = native("_stores.frames.kernels.codebook_functions").decode_words_at.ctypes
     small = np.where(rng.random(96) < share, 0, rng.integers(-90, 90, 96)).astype(f"<i{word}").view(np.uint8)
     book = codebook_learning.learn(small, word)
     body, lengths, books = codebooks.encode(small, book), np.array([0, 0]), np.array([0, book.ctypes.data])
@@ -163,7 +164,7 @@ def test_words_by_a_codebook_are_checked_within_their_bounds(word: int, share: f
                 *np.empty((2, small.size), np.uint8),
             )
             for out in frames.places(one):
-                kernels.decode_words_at(behind.ctypes.data, out.size, book.ctypes.data, out.ctypes.data)
+                decode(behind.ctypes.data, out.size, book.ctypes.data, out.ctypes.data)
                 one[:] = out
             codebooks.decode(np.frombuffer(coded, np.uint8), book, other)
             np.testing.assert_array_equal(one, other)

@@ -63,6 +63,23 @@ def jit(signature: Any) -> Callable[[Kernel], Kernel]:
     return compile_kernel
 
 
+def c_function(signature: Any) -> Callable[[Kernel], Any]:
+    """Compile a function that kernels call by its `address`, and Python by its `ctypes`, for as long as it is kept.
+
+    For what few need: a kernel that calls it so is compiled without it.
+    """
+
+    def compile_function(function: Kernel) -> Any:
+        try:
+            function.__qualname__ = f"{function.__name__}-{_sources()}"
+            return numba.cfunc(signature, cache=True)(function)
+        except Exception:  # as above
+            _say_once(logging.WARNING, NO_CACHE)
+            return numba.cfunc(signature)(function)
+
+    return compile_function
+
+
 @cache
 def _sources() -> str:
     """A word that changes with any file of the package, so that no machine code is older than what it is made of."""
@@ -243,6 +260,12 @@ def call_sizes(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e:
 def call_pair(typingctx: Any, function: Any, a: Any, b: Any) -> Any:
     """Call the C function at an address, with a pointer and a size_t; it returns a size_t."""
     return types.int64(*[types.int64] * 3), _calling(64, [64] * 2)
+
+
+@intrinsic
+def call_words(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Call the C function at an address, with four words; it returns a word."""
+    return types.int64(*[types.int64] * 5), _calling(64, [64] * 4)
 
 
 @intrinsic

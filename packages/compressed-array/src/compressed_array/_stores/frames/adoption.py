@@ -188,7 +188,8 @@ def _rewritten_by_kernel(
     places[: len(theirs)] = [address_of(reference) for reference in theirs]
     calls = None if how.decoder is None else how.decoder.calls()
     decompressor = (0, 0) if calls is None else (calls.functions.decompress, calls.decompressor[0])
-    words = asks, how.reference, how.worth_zstd, how.foretold, *engine.compressor(), *decompressor, address_of(work)
+    way = how.reference, how.worth_zstd, how.foretold, *engine.compressor(), *decompressor
+    words = asks, *way, address_of(work), engine.book_functions[0]
     told = known, places, ours, np.array(words, np.int64), address_of(out)
     said = kernels.rewrite_groups(old.payloads.addresses(), old.counts, nbytes, *told, sizes)
     if said == kernels.DONE:

@@ -97,12 +97,12 @@ def checked(data: Bytes) -> Bytes | None:
 
 def encode(frame: Bytes, data: Bytes) -> bytes | None:
     """The words of a frame by a book, or None where they take more bytes than the frame or the book has no codes."""
-    kernels = native("_stores.frames.kernels.groups")
+    kernels = native("_stores.frames.kernels.codebook_functions")
     if kernels is None:
         return encoded(frame, data)
     out, scratch = np.empty(frame.size + BEHIND, np.uint8), np.empty(256, np.uint8)
     addresses = [array.ctypes.data for array in (frame, data, scratch, out)]
-    size = kernels.encode_words_at(addresses[0], frame.size, *addresses[1:], frame.size)
+    size = kernels.encode_words_at.ctypes(addresses[0], frame.size, *addresses[1:], frame.size)
     return None if size < 0 else out[:size].tobytes()
 
 

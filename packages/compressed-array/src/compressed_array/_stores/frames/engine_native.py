@@ -13,6 +13,7 @@ from compressed_array._runtime.loading import native
 from compressed_array._runtime.memory import map_memory
 from compressed_array._runtime.threads import share_count, together
 from compressed_array._runtime.types import Words
+from compressed_array._stores.frames.codebooks import WORD_SIZES
 from compressed_array._stores.frames.kernel_words import WALK_WORDS
 from compressed_array._stores.frames.lanes import ROOM
 from compressed_array._stores.frames.layouts import Geometry
@@ -25,12 +26,20 @@ _NONE: RecordNumbers = np.empty(0, np.uint32)
 NO_ROW = -1
 _NO_ROWS: Records = np.empty((0, 0), np.uint8)
 SHARES_AT_ONCE = 8  # a thread takes an eighth of its share at a time
+WRITE_KERNELS, READ_KERNELS = "_stores.frames.kernels.write", "_stores.frames.kernels.read"
+CODEBOOK_KERNELS = "_stores.frames.kernels.codebook_functions"
 PATIENCE = 20_000  # looks at whether the others are done, before sleeping, from which one wakes late
+
+
+def modules(frames: Frames) -> tuple[str, ...]:
+    """The kernels that are needed: those of codebooks only where there may be some."""
+    always = WRITE_KERNELS, READ_KERNELS
+    return (*always, CODEBOOK_KERNELS) if frames.itemsize in WORD_SIZES else always
 
 
 def is_usable(frames: Frames) -> bool:
     """Whether there are kernels, and zstd's own functions for them where zstd is used at all."""
-    if native("_stores.frames.kernels.write") is None or native("_stores.frames.kernels.read") is None:
+    if any(native(module) is None for module in modules(frames)):
         return False
     uses_zstd = frames.intra is not None or bool(frames.codecs)
     return not uses_zstd or _clib.zstd() is not None
@@ -64,7 +73,7 @@ class WriterTables:
 class ReaderTables:
     """The same for what one thread reads, and that thread's scratch memory: a group may unpack to much."""
 
-    def __init__(self, frames: Frames, layouts: Words, references: Words, address_of: Any) -> None:
+    def __init__(self, frames: Frames, layouts: Words, references: Words, decode_words: int, address_of: Any) -> None:
         self._of = frames.groups.table, layouts, references, frames.decoder, len(frames.codecs), frames.most_unpacked
         table, _, _, decoder, codecs, unpacked = self._of
         unpacked = unpacked if codecs else 0
@@ -75,8 +84,8 @@ class ReaderTables:
             zstd = calls.functions.decompress, calls.functions.frame_size, calls.decompressor[0]
         tables = layouts, references, frames.heap.tables()[0], scratch
         dictionaries = [codec.calls().decompressor[1] for codec in frames.codecs[:codecs]]
-        words = [address_of(table), len(table), *map(address_of, tables), *zstd, unpacked, *[0] * WALK_WORDS]
-        self.words = np.array([*words, *dictionaries], np.int64)
+        words = [address_of(table), len(table), *map(address_of, tables), *zstd, unpacked, decode_words]
+        self.words = np.array([*words, *[0] * WALK_WORDS, *dictionaries], np.int64)
 
     def are_of(self, frames: Frames, layouts: Words, references: Words) -> bool:
         """Whether these are still the tables that there are, and the rest as it was."""
@@ -96,8 +105,12 @@ class NativeEngine:
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
-        self._writer, self._reader = native("_stores.frames.kernels.write"), native("_stores.frames.kernels.read")
+        self._writer, self._reader = native(WRITE_KERNELS), native(READ_KERNELS)
         self.address_of = native("_runtime.numba_tools").address_of
+        self.book_functions = 0, 0  # to encode and to decode
+        if CODEBOOK_KERNELS in modules(frames):
+            books = native(CODEBOOK_KERNELS)
+            self.book_functions = books.encode_words_at.address, books.decode_words_at.address
         self._references: Words = np.empty(0, np.int64)
         self._tables: WriterTables | None = None
         self._of_thread = local()
@@ -136,7 +149,7 @@ class NativeEngine:
         places = address(words), len(words), address(lane_of), len(lane_of), address(numbers), cells
         how = frames.reference, frames.worth_zstd, frames.mode, frames.capacity, frames.layout_number, frames.foretold
         told = items.strides[0], *places, frames.many_full, address(tables.words), *how
-        step = np.array([*told, *self.compressor(), self._scratch_at], np.int64)
+        step = np.array([*told, *self.compressor(), self._scratch_at, self.book_functions[0]], np.int64)
         return step, (tables, words, lane_of, numbers, rows, self._scratch)
 
     def compressor(self) -> tuple[int, int, int]:
@@ -215,7 +228,8 @@ class NativeEngine:
         words = frames.layout_words if layouts is None else layouts
         known: ReaderTables | None = getattr(self._of_thread, "tables", None)
         if known is None or not known.are_of(frames, words, references):
-            known = self._of_thread.tables = ReaderTables(frames, words, references, self.address_of)
+            tables = ReaderTables(frames, words, references, self.book_functions[1], self.address_of)
+            known = self._of_thread.tables = tables
         return known
 
     def _reference_addresses(self) -> Words:

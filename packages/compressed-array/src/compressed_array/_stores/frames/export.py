@@ -208,7 +208,9 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
         raise CorruptPayloadError("the groups contradict each other")
     end = np.cumsum(export.size.astype(np.int64))
     lengths = np.array([prod(item_shape) * itemsize, *map(len, export.references)], np.int64)
-    books = [None, *(codebooks.checked(reference) for reference in export.references)]
+    books: list[npt.NDArray[np.uint8] | None] = [None] * len(lengths)  # which is all of them for items of bytes
+    if itemsize in codebooks.WORD_SIZES:
+        books[1:] = [codebooks.checked(reference) for reference in export.references]
     for group, (tag, size, count, of) in enumerate(
         zip(export.tag.tolist(), export.size.tolist(), export.count.tolist(), export.layout_of.tolist(), strict=True)
     ):

@@ -336,7 +336,7 @@ class FrameStore:
         if self._engine is None:
             native = engine_native.is_usable(self._frames)
             engine: Any = engine_native.NativeEngine(self._frames) if native else NumpyEngine(self._frames)
-            if not native and not is_known("_stores.frames.kernels.write"):
+            if not native and not all(map(is_known, engine_native.modules(self._frames))):
                 return engine  # for a signal's handler that came too early to say
             self._engine = engine
         return self._engine

@@ -81,9 +81,10 @@ def rewrite_groups(
     Reference k of theirs is `known[k]` of ours, or less than 0: a frame that needs it is written anew, unless it is one
     of zstd's or by a codebook and asking is allowed; then k is returned. `how` are whether that is allowed, the
     reference to write frames with, what zstd may make smaller and what is foretold for it, its function to compress,
-    context and level, its function to decompress and context, and scratch memory: six times what encoding needs.
+    context and level, its function to decompress and context, scratch memory: six times what encoding needs, and the
+    function of `codebook_functions` that encodes, or 0.
     """
-    asks, reference, worth, foretold, compress, compressor, level, decompress, decompressor, scratch = (
+    asks, reference, worth, foretold, compress, compressor, level, decompress, decompressor, scratch, encode_words = (
         how[0],
         how[1],
         how[2],
@@ -94,6 +95,7 @@ def rewrite_groups(
         how[7],
         how[8],
         how[9],
+        how[10],
     )
     slot = frame_nbytes + (frame_nbytes >> 8) + ROOM
     frame, left, spare, none = scratch, scratch + slot, scratch + 2 * slot, np.int64(0)
@@ -143,6 +145,7 @@ def rewrite_groups(
                     compressor,
                     level,
                     taken,
+                    encode_words,
                     out,
                 )
             place = end

@@ -9,7 +9,6 @@ import numpy as np
 from compressed_array._runtime.numba_tools import Word, jit, load8
 from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, RAW, SINCE_LAST, ZSTD
 from compressed_array._stores.frames.kernels.bitpack import narrow_rows, widen_row
-from compressed_array._stores.frames.kernels.codebooks import decode_words, encode_words
 from compressed_array._stores.frames.kernels.residuals import is_sound
 from compressed_array.codecs._change_kernels import changes_fit, take_varint, varint_ends
 
@@ -28,18 +27,6 @@ def narrow_groups(rows: Any, counts: Any, nbytes: Word, word: Word, out: Any, si
 def widen_at(group: Word, row: Word, nbytes: Word, target: Word) -> None:
     """`widen_row`, by itself."""
     widen_row(group, row, nbytes, target)
-
-
-@jit("int64(int64, int64, int64, int64, int64, int64)")
-def encode_words_at(frame: Word, size: Word, book: Word, scratch: Word, out: Word, limit: Word) -> Word:
-    """`encode_words`, by itself."""
-    return encode_words(frame, size, book, scratch, out, limit)
-
-
-@jit("void(int64, int64, int64, int64)")
-def decode_words_at(body: Word, size: Word, book: Word, frame: Word) -> None:
-    """`decode_words`, by itself."""
-    decode_words(body, size, book, frame)
 
 
 @jit("boolean(int64, int64, int64, int64, int64, int64[::1], int64[::1])")

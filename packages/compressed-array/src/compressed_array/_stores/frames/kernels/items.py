@@ -23,7 +23,6 @@ from compressed_array._runtime.numba_tools import (
     store64,
 )
 from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, RAW, SINCE_LAST, ZSTD
-from compressed_array._stores.frames.kernels.codebooks import encode_words
 from compressed_array._stores.frames.kernels.residuals import is_by_book, put_head, take_foretold
 from compressed_array._stores.frames.lanes import DELTA, ENOUGH, INTRA, ROOM
 from compressed_array._stores.frames.layouts import (
@@ -154,12 +153,13 @@ def encode_frame(
     context: Word,
     level: Word,
     how: Word,
+    encode_words: Word,
     out: Word,
 ) -> Word:
     """Write the smallest record for a frame to `out` and return its size; `last` is 0 where no frame came before.
 
     Of more than `worth` bytes, zstd may make fewer: of the frame, or of what is left of it, as `how` says. Or a
-    codebook may, and zstd is given the frames of which that does not.
+    codebook may, by the function at `encode_words`, and zstd is given the frames of which that does not.
     """
     kind, best, body, spare, head = np.int64(RAW), size, frame, scratch, np.int64(0)
     slot = size + (size >> 8) + ROOM
@@ -181,7 +181,8 @@ def encode_frame(
     is_worth = best > 1 and (mode == INTRA or best > worth)
     if is_worth and is_by_book(how):
         head = put_head(out, how) - out  # which is written over
-        found = encode_words(frame, size, references[how >> NUMBER_AT], scratch + 3 * slot, spare, best - head - 1)
+        book, limit = references[how >> NUMBER_AT], best - head - 1
+        found = call_sizes(encode_words, frame, size, book, scratch + 3 * slot, spare, limit)
         if found >= 0:
             kind, best, body, is_worth = np.int64(ZSTD), found + head, spare, False
         else:

@@ -19,6 +19,7 @@ from compressed_array._runtime.numba_tools import (
     Word,
     call_pair,
     call_sizes,
+    call_words,
     copy_bytes,
     fetch_add,
     helper,
@@ -46,6 +47,7 @@ from compressed_array._stores.frames.kernel_words import (
     BASES,
     CODECS,
     CONTEXT,
+    DECODE_WORDS,
     DECOMPRESS,
     FRAME_SIZE,
     REFERENCES,
@@ -55,7 +57,6 @@ from compressed_array._stores.frames.kernel_words import (
     WALKS,
 )
 from compressed_array._stores.frames.kernels.bitpack import widen_row
-from compressed_array._stores.frames.kernels.codebooks import decode_words
 from compressed_array._stores.frames.kernels.residuals import (
     book_of,
     is_by_book,
@@ -194,7 +195,9 @@ def walk(
             else:
                 how, rest = split_record(body)
                 if is_by_book(how):
-                    decode_words(rest, frame_nbytes, book_of(how, tables[REFERENCES]), frame)
+                    if tables[DECODE_WORDS] == 0:
+                        return False
+                    call_words(tables[DECODE_WORDS], rest, frame_nbytes, book_of(how, tables[REFERENCES]), frame)
                 elif not unpack(rest, at, how, frame_nbytes, tables, scratch, frame):
                     return False
         for one in range(2):

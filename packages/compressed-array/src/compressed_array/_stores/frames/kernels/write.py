@@ -125,7 +125,7 @@ def write_batch(
 
     Fewer than all are done where the next one's lane needs memory, or a list of groups has run empty or full.
     """
-    reference, worth, mode, capacity, layout, foretold, compress, context, level, scratch = how
+    reference, worth, mode, capacity, layout, foretold, compress, context, level, scratch, encode_words = how
     depth, size = geometry[DEPTH], geometry[FRAME]
     fresh = scratch + 2 * (size + (size >> 8) + ROOM)
     groups, lists = groups_of(tables), lists_of(tables)
@@ -167,6 +167,7 @@ def write_batch(
                         context,
                         level,
                         foretold,
+                        encode_words,
                         out,
                     )
                     copy_bytes(lane[FRAME_AT], fresh, size)
@@ -212,7 +213,7 @@ def write_items(step: Any, source: Word, first: Word, row: Word) -> Word:
     geometry, lane_of = words_at(step[GEOMETRY_AT], step[GEOMETRY_WORDS]), words_at(step[LANES_AT], count)
     numbers, cells = numbers_at(step[NUMBERS_AT], count), numbers_at(step[CELLS_AT] + 4 * count * row, count)
     how = step[HOW], step[HOW + 1], step[HOW + 2], step[HOW + 3], step[HOW + 4], step[HOW + 5]
-    zstd_and_scratch = step[HOW + 6], step[HOW + 7], step[HOW + 8], step[HOW + 9]
+    functions_and_scratch = step[HOW + 6], step[HOW + 7], step[HOW + 8], step[HOW + 9], step[HOW + 10]
     groups, lists = groups_of(tables), lists_of(tables)
     dead, counts = lists[1], lists[3]
     if row >= 0:
@@ -220,7 +221,7 @@ def write_items(step: Any, source: Word, first: Word, row: Word) -> Word:
             numbers[i] = 0
         if counts[DEAD] + 3 * count > LISTED:
             return np.int64(0)
-    done = write_batch(source, step[STRIDE], geometry, lane_of, tables, how + zstd_and_scratch, first, numbers)
+    done = write_batch(source, step[STRIDE], geometry, lane_of, tables, how + functions_and_scratch, first, numbers)
     if row < 0 or done < count or counts[FULL] >= step[MANY_FULL]:
         return done
     fetch_add(tables[LIST_LENGTHS], np.int64(0))  # readers must not see a number before what it stands for
