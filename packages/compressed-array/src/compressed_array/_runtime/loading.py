@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import gc
 import importlib
 import logging  # also for its fork hook, see below
 import os
@@ -111,6 +112,9 @@ def _find(module: str) -> ModuleType | None:
 
 def _import_kernels(module: str) -> ModuleType | None:
     if module not in _found:
+        # Little of all that numba makes while it compiles is garbage, and to look for some takes a tenth of the time.
+        collects = gc.isenabled()
+        gc.disable()
         try:
             _found[module] = importlib.import_module(f"compressed_array.{module}")
         except MemoryError:
@@ -120,6 +124,9 @@ def _import_kernels(module: str) -> ModuleType | None:
             if not isinstance(error, ImportError) and None not in _found.values():
                 logging.getLogger("compressed_array").warning("numba is there and does not work: %r", error)
             _found[module] = None
+        finally:
+            if collects:
+                gc.enable()
     return _found[module]
 
 
