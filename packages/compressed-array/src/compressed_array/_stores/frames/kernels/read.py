@@ -80,7 +80,7 @@ TAKEN, DONE, FAILED = range(3)
 LAST_GROUP, LAST_FRAME, NEXT_RECORD, LAST_ITEM = range(4, 8)
 
 
-@helper
+@part
 def emit(frame: Word, out: Word, slot: Word, depth: Word, outer: Word, inner: Word) -> None:
     """Put a frame into its place in an item."""
     target = out + slot * inner
@@ -106,7 +106,7 @@ def is_rows(where: Word) -> Word:
     return where >> TAG_BITS == PLAIN or where >> TAG_BITS == NARROW
 
 
-@helper
+@part
 def group_bytes(where: Word, tables: Any, unpacked: Word) -> Word:
     """Where a group's records begin, unpacked if a codec had packed them; 0 if that fails."""
     tag, address = where >> TAG_BITS, where & ADDRESS_MASK
@@ -122,7 +122,7 @@ def group_bytes(where: Word, tables: Any, unpacked: Word) -> Word:
     return unpacked if size > 0 else np.int64(0)
 
 
-@helper
+@part
 def unpack(zstd: Word, end: Word, how: Word, frame_nbytes: Word, tables: Any, scratch: Word, frame: Word) -> Word:
     """Make a frame of the zstd frame between two addresses, which is of it or of what was left; false if that fails."""
     # What is left of a frame goes behind what a group unpacks to.
