@@ -88,6 +88,44 @@ def test_windows_of_any_steps(codec: str, shape: str, windows: list[tuple[int, i
 
 
 @pytest.mark.parametrize("codec", NAMES)
+@pytest.mark.parametrize("shape", SHAPES)
+@given(
+    starts=st.lists(st.tuples(st.integers(0, ROWS - 1), st.integers(0, LANES - 1)), min_size=1, max_size=6),
+    length=st.integers(1, 40),
+    behind=st.sampled_from([0, 0, 0, 1, 5, -70]),
+    threads=st.sampled_from([1, 3]),
+)
+def test_what_comes_after_windows(
+    codec: str, shape: str, starts: list[tuple[int, int]], length: int, behind: int, threads: int
+) -> None:
+    obs, next_obs, plain, next_plain = filled(codec, shape, "busy")
+    rows, lanes = np.array(starts).T
+    key = (rows[:, None] + np.arange(length)) % ROWS, np.repeat(lanes[:, None], length, 1)
+    other_key = (key[0][:, -1] + behind) % ROWS, lanes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COMPRESSED_ARRAY_THREADS", str(threads))
+        patch.setattr(_parallel, "MIN_BYTES_PER_THREAD", 1)
+        windows, after = ca.read_pair(obs, next_obs, key, None, other_key)
+    assert_same(windows, plain[key])
+    assert_same(after, next_plain[other_key])
+
+
+@pytest.mark.parametrize("codec", NAMES)
+@given(counts=st.tuples(st.integers(0, 12), st.integers(0, 12)), seed=st.integers(0, 9))
+def test_any_two_keys(codec: str, counts: tuple[int, int], seed: int) -> None:
+    obs, next_obs, plain, next_plain = filled(codec, "stacked", "calm")
+    rng = np.random.default_rng(seed)
+    key, other_key = ((rng.integers(0, ROWS, count), rng.integers(0, LANES, count)) for count in counts)
+    first, second = ca.read_pair(obs, next_obs, key, None, other_key)
+    assert_same(first, plain[key])
+    assert_same(second, next_plain[other_key])
+    out = np.empty_like(first), np.empty_like(second)
+    ca.read_pair(obs, next_obs, key, out, other_key)
+    assert_same(out[0], plain[key])
+    assert_same(out[1], next_plain[other_key])
+
+
+@pytest.mark.parametrize("codec", NAMES)
 @pytest.mark.parametrize("depth", [2, 3, 5, 16])
 @pytest.mark.parametrize("step", [1, 2, 3, 7, -1])
 def test_every_step_from_group_to_group(codec: str, depth: int, step: int) -> None:

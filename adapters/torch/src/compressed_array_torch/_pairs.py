@@ -36,7 +36,7 @@ class Pair(Protocol):
         """Write steps of such a chunk to as many rows."""
 
     def read(self, positions: torch.Tensor, others: torch.Tensor | None = None) -> Tensors:
-        """Observations at `positions`, and next observations there or at `others`."""
+        """Observations at `positions`, and next observations there or at `others`: other steps, or fewer."""
 
     def read_first(self, positions: torch.Tensor) -> torch.Tensor:
         """Observations alone."""
@@ -248,13 +248,12 @@ class HostPair:
         ca.write_pair(self.first.array, self.second.array, rows, chunk, others)
 
     def read(self, positions: torch.Tensor, others: torch.Tensor | None = None) -> Tensors:
-        if others is not None:
-            return self.first.read(positions), self.second.read(others)
-        where = positions.numpy()
+        where, after_where = positions.numpy(), None if others is None else others.numpy()
         shape = (*where.shape, *self.kind.shape)
-        first, second = self._delivery.empty(shape, self.kind), self._delivery.empty(shape, self.kind)
+        other_shape = shape if after_where is None else (*after_where.shape, *self.kind.shape)
+        first, second = self._delivery.empty(shape, self.kind), self._delivery.empty(other_shape, self.kind)
         out = None if first is None or second is None else (first, second)
-        items, after = ca.read_pair(self.first.flat, self.second.flat, where, out)
+        items, after = ca.read_pair(self.first.flat, self.second.flat, where, out, after_where)
         return self._delivery.decoded(items, self.kind), self._delivery.decoded(after, self.kind)
 
     def read_first(self, positions: torch.Tensor) -> torch.Tensor:

@@ -181,8 +181,9 @@ class SequenceReplayBuffer(ReplayBuffer):
             if self.n_step is not None:
                 others, returns = self._returns(positions)
             observations, after = self._storage.both(positions, others)
+            last = self._storage.next_observations(positions[:, -1])
         else:
-            observations = self._storage.observations(positions)
+            observations, last = self._storage.both(positions, positions[:, -1])
         fields = self._storage.fields(positions, without=self._first_only) | returns
         firsts = {name: self._storage.field(name, positions[:, 0]) for name in self._first_only}
         masks = {"is_valid": windows.is_valid, "is_first": windows.is_first}
@@ -199,7 +200,7 @@ class SequenceReplayBuffer(ReplayBuffer):
         return SequenceBatch(
             **parts,
             extras=extras | firsts,
-            last_observations=self._storage.next_observations(positions[:, -1]),
+            last_observations=last,
             is_first=is_first,
             is_valid=is_valid,
             learning_mask=learning,

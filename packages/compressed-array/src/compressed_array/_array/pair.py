@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from compressed_array._array.array import CompressedArray
-from compressed_array._array.grid import flat, memory_of
-from compressed_array._array.keys import field_names
+from compressed_array._array.grid import ItemGrid, flat, memory_of
+from compressed_array._array.keys import SplitKey, field_names
 from compressed_array._array.transfer import transferred
 from compressed_array._runtime.output_pool import lend
 from compressed_array._runtime.types import Dense, is_compressed
@@ -16,34 +16,54 @@ from compressed_array._stores.protocol import byte_rows
 
 
 def read_pair(
-    first: CompressedArray, second: CompressedArray, key: Any = ..., out: tuple[Any, Any] | None = None
+    first: CompressedArray,
+    second: CompressedArray,
+    key: Any = ...,
+    out: tuple[Any, Any] | None = None,
+    other_key: Any = None,
 ) -> tuple[Any, Any]:
     """`(first.read(key), second.read(key))`, decoding what both need once if they stand on one store.
 
-    `out` are two arrays, or tensors of torch in the host's memory, to write the answers into.
+    `out` are two arrays, or tensors of torch in the host's memory, to write the answers into. `other_key` is what is
+    read of `second`, if not the same: as many items, or what comes after each of so many windows of equal length.
     """
     if out is not None and not (isinstance(out[0], np.ndarray) and isinstance(out[1], np.ndarray)):
         arrays = tuple(part if isinstance(part, np.ndarray) else memory_of(part) for part in out)
-        read_pair(first, second, key, (arrays[0], arrays[1]))
+        read_pair(first, second, key, (arrays[0], arrays[1]), other_key)
         return out
     a, b = first.cells, second.cells
+    keys = key, key if other_key is None else other_key
     plan = a.split(key)
+    other_plan = plan if other_key is None else b.split(other_key)
     alike = a.numbers.shape == b.numbers.shape and a.item_shape == b.item_shape
-    one_walk = a.store is b.store and alike and plan is not None and plan.whole_items
-    if not one_walk or plan is None:
-        outs = (None, None) if out is None else out
-        return first.read(key, outs[0]), second.read(key, outs[1])
+    if a.store is b.store and alike and plan is not None and other_plan is not None:
+        answers = _read_in_one(a, plan, b, other_plan, out)
+        if answers is not None:
+            return answers
+    outs = (None, None) if out is None else out
+    return first.read(keys[0], outs[0]), second.read(keys[1], outs[1])
+
+
+def _read_in_one(
+    a: ItemGrid, plan: SplitKey, b: ItemGrid, other_plan: SplitKey, out: tuple[Dense, Dense] | None
+) -> tuple[Dense, Dense] | None:
+    """Both answers by one read of the store; None if that does not give what was asked for."""
+    if not plan.whole_items or not other_plan.whole_items:
+        return None
     with a.store.epochs.reading():
-        numbers, others = a.pick(plan), b.pick(plan)
-        shape = numbers.shape + a.item_shape
+        numbers, others = a.pick(plan), b.pick(other_plan)
+        if numbers.size % max(others.size, 1) or (others.size and not numbers.size):
+            return None
+        shape, other_shape = numbers.shape + a.item_shape, others.shape + a.item_shape
         if out is None:
-            answers = lend(shape, a.dtype), lend(shape, b.dtype)
-        elif fits(out[0], shape, a.dtype) and fits(out[1], shape, a.dtype):
+            answers = lend(shape, a.dtype), lend(other_shape, b.dtype)
+        elif fits(out[0], shape, a.dtype) and fits(out[1], other_shape, a.dtype):
             answers = out
         else:
-            raise ValueError(f"out has to be two writable C-contiguous arrays of {a.dtype} and shape {shape}")
+            shapes = f"shape {shape}" if shape == other_shape else f"shapes {shape} and {other_shape}"
+            raise ValueError(f"out has to be two writable C-contiguous arrays of {a.dtype} and {shapes}")
         if a.item_nbytes and numbers.size:
-            rows, other_rows = byte_rows(answers[0], numbers.size), byte_rows(answers[1], numbers.size)
+            rows, other_rows = byte_rows(answers[0], numbers.size), byte_rows(answers[1], others.size)
             a.store.read_pair(flat(numbers), rows, flat(others), other_rows)
     return answers
 

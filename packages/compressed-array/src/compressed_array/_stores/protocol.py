@@ -63,7 +63,7 @@ class Store(Protocol):
         """Fill row i of a C-contiguous (n, record_nbytes) array with record `numbers[i]`."""
 
     def read_pair(self, numbers: RecordNumbers, out: Records, others: RecordNumbers, other_out: Records) -> None:
-        """Two reads in one, of as many records each."""
+        """Two reads in one: of as many others, or of one for each of so many equal parts of `numbers`."""
 
     def write(self, items: npt.NDArray[Any], lanes: Lanes) -> RecordNumbers:
         """Store items, an (n, *item_shape) array that may lie in memory in any order.

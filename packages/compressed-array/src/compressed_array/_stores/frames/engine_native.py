@@ -166,7 +166,10 @@ class NativeEngine:
         other_out: Records | None = None,
         layouts: Words | None = None,
     ) -> None:
-        """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`."""
+        """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`.
+
+        There are as many others, or as many as `numbers` has equal parts.
+        """
         second = _NO_ROWS if other_out is None else other_out
         decoded, count = out.nbytes + second.nbytes, len(numbers)
         # Frames come a hundred times as fast where little changes as where zstd packed them, so what counts is how

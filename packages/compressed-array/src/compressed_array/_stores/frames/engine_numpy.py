@@ -97,7 +97,10 @@ class NumpyEngine:
         other_out: Records | None = None,
         layouts: Words | None = None,
     ) -> None:
-        """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`."""
+        """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`.
+
+        There are as many others, or as many as `numbers` has equal parts.
+        """
         words = self._frames.layout_words if layouts is None else layouts
         for number, row in zip(numbers.tolist(), out, strict=True):
             self._read(number, row, words)

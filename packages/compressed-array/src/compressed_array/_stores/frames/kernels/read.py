@@ -342,12 +342,13 @@ def read_item(
 
 @jit(INTEGER(NUMBERS, ROWS, NUMBERS, ROWS, WORDS, WORDS, INTEGER))
 def read_items(numbers: Any, out: Any, others: Any, other_out: Any, tables: Any, progress: Any, step: Word) -> Word:
-    """Read items to `out`, and as many others to `other_out`, unless that has no rows; returns how many this call did.
+    """Read items to `out`, and others to `other_out`, unless that has no rows; returns how many items this call did.
 
+    There are as many others, each read with its item, or fewer, each read on from the last item of an equal part.
     Several calls share the items by their `progress`, `step` items at a time. The scratch memory is a thread's own; it
     has room for two frames, an unpacked group and three times `ROOM`.
     """
-    record, pair = np.int64(out.shape[1]), other_out.shape[0] > 0
+    record, pair = np.int64(out.shape[1]), other_out.shape[0] == out.shape[0]
     target, other_target = np.int64(out.ctypes.data), np.int64(other_out.ctypes.data)
     # Views by address: an array that a kernel owns or is given is counted at every call, which waits for all stores.
     words = np.int64(tables.ctypes.data)
@@ -355,6 +356,7 @@ def read_items(numbers: Any, out: Any, others: Any, other_out: Any, tables: Any,
     ends, targets = words_at(words + 8 * WALKS, 2), words_at(words + 8 * (WALKS + 2), WALK_WORDS - 2)
     shared, groups = np.int64(progress.ctypes.data), groups_of(tables)
     count, mine = np.int64(numbers.shape[0]), np.int64(0)
+    each = count + 1 if pair or other_out.shape[0] == 0 else count // np.int64(other_out.shape[0])
     while True:
         low = fetch_add(shared + 8 * TAKEN, step)
         if low >= count:
@@ -366,8 +368,12 @@ def read_items(numbers: Any, out: Any, others: Any, other_out: Any, tables: Any,
             if i + 1 < high:
                 expect(np.int64(numbers[i + 1]), number, record, groups, tables)
             at, other_at = target + i * record, other_target + i * record
-            if not read_item(number, other, at, other_at, record, pair, groups, tables, ends, targets):
-                progress[FAILED] = i + 1
+            for behind in range(2 if (i + 1) % each == 0 else 1):
+                if behind:
+                    part_number = (i + 1) // each - 1
+                    number, at = np.int64(others[part_number]), other_target + part_number * record
+                if not read_item(number, other, at, other_at, record, pair, groups, tables, ends, targets):
+                    progress[FAILED] = i + 1
         mine += high - low
         fetch_add(shared + 8 * DONE, high - low)
     return mine
