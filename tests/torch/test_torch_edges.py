@@ -252,7 +252,7 @@ def test_what_values_explain_is_not_changed_by_normalizing() -> None:
 def test_a_handler_amid_a_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = cat.ReplayBuffer(4, 2, (3,), ())
     step(buffer)
-    read, refused = type(buffer._storage).both, []
+    read, refused = type(buffer._storage).transitions, []
 
     def handled(*arguments: Any) -> Any:
         for use in (lambda: buffer.get(1), lambda: step(buffer), buffer.reset, buffer.state_dict):
@@ -261,7 +261,7 @@ def test_a_handler_amid_a_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
             refused.append(use)
         return read(*arguments)
 
-    monkeypatch.setattr(type(buffer._storage), "both", handled)
+    monkeypatch.setattr(type(buffer._storage), "transitions", handled)
     buffer.get(2)
     assert len(refused) == 4
     monkeypatch.undo()

@@ -10,6 +10,7 @@ import torch
 
 import compressed_array as ca
 from compressed_array.usage import PLAIN, KeyUsage, usage_of
+from compressed_array_torch._gathers import Source
 from compressed_array_torch._items import Delivery, DeviceItems, HostItems, check_tensor, decoded
 from compressed_array_torch._saving import as_bytes, from_bytes
 from compressed_array_torch._tensors import Array, Kind, as_bits, as_host, zeros
@@ -62,9 +63,11 @@ class DensePair:
     own. `_first` and `_second` say for each step where its two items are.
     """
 
-    def __init__(self, kind: Kind, rows: int, device: torch.device, delivery: Delivery) -> None:
+    def __init__(
+        self, kind: Kind, rows: int, device: torch.device, delivery: Delivery, turns: Turns | None = None
+    ) -> None:
         self.kind, self._delivery, self._rows = kind, delivery, rows
-        self._turns = Turns()  # a reader must not look for an item while it moves
+        self._turns = turns or Turns()  # a reader must not look for an item while it moves
         lanes, count = kind.lanes, (rows + 1) * kind.lanes
         self._first_slot = count
         index = torch.int32 if 2 * count < 2**31 else torch.int64
@@ -79,6 +82,11 @@ class DensePair:
         self._last_row: int | None = None  # of the last step
         self._used, self._free = 0, list[int]()  # slots
         self._slots_of: dict[int, list[int]] = {}
+
+    @property
+    def sources(self) -> list[Source]:
+        """Where observations are, and next observations, if each are in one place."""
+        return [] if self._slots_apart else [(self._items, self._first), (self._items, self._second)]
 
     def prepare(self, value: Any) -> torch.Tensor:
         return self.kind.tensor(value)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 
 from compressed_array.usage import MemoryUsage
+from compressed_array_torch._gathers import Together
 from compressed_array_torch._items import CPU, Delivery, DenseItems, DeviceItems, HostItems, Items
 from compressed_array_torch._pairs import DensePair, DevicePair, HostPair, Pair
 from compressed_array_torch._rows import Rows
 from compressed_array_torch._tensors import Array, Kind, as_bits
+from compressed_array_torch._turns import Turns
 from compressed_array_torch.errors import BufferStateError, StepError
 from compressed_array_torch.fields import OBSERVATIONS, SMALL, Codecs, Field, parts_of, tree_of
 
@@ -60,6 +63,7 @@ class Storage:
         self.device, self._delivery, self._rows_count, self.is_paired = device, delivery, rows, is_paired
         self._observations, self.is_tree = observations, list(observations) != [OBSERVATIONS]
         self.lanes = next(iter(observations.values())).lanes
+        self._turns = Turns()  # of all that is moved by writing
         self.chosen: dict[str, tuple[Kind, Any]] = {}  # the codecs of all that may have one
         self.pairs: dict[str, Pair] = {}
         self.items: dict[str, Items] = {}
@@ -87,7 +91,7 @@ class Storage:
     def _new_pair(self, kind: Kind, codec: Any) -> Pair:
         rows, delivery = self._rows_count, self._delivery
         if codec is None:
-            return DensePair(kind, rows, self.device, delivery)
+            return DensePair(kind, rows, self.device, delivery, self._turns)
         if self.device == CPU:
             return HostPair(kind, rows, codec, delivery)
         return DevicePair(kind, rows, codec, self.device, delivery)
@@ -168,6 +172,32 @@ class Storage:
         parts = {name: pair.read(positions, others) for name, pair in self.pairs.items()}
         first, second = ({name: part[i] for name, part in parts.items()} for i in (0, 1))
         return self._tree(first), self._tree(second)
+
+    @cached_property
+    def _together(self) -> Together | None:
+        """What takes all small parts of transitions at once, if observations are such parts, here and where they go."""
+        pairs = [pair.sources for pair in self.pairs.values() if isinstance(pair, DensePair)]
+        is_here = (self.device, self._delivery.device) == (CPU, CPU)
+        if not is_here or len(pairs) < len(self.pairs) or not all(pairs):
+            return None
+        sources = [source for of_pair in pairs for source in of_pair]
+        return Together(self._rows_count * self.lanes, sources + self.rows.sources)
+
+    def transitions(
+        self, positions: torch.Tensor, others: torch.Tensor | None = None, without: Sequence[str] = ()
+    ) -> tuple[Any, Any, dict[str, torch.Tensor]]:
+        """What `both` and `fields` give."""
+        parts = None
+        if self._together is not None and others is None and not without:
+            with self._turns.take():
+                parts = self._together.read(positions)
+        if parts is None:
+            return *self.both(positions, others), self.fields(positions, without)
+        count = 2 * len(self.pairs)
+        first, second = (dict(zip(self.pairs, parts[i:count:2], strict=True)) for i in (0, 1))
+        fields = dict(zip(self.rows.fields, parts[count:], strict=True))
+        fields |= {name: items.read(positions) for name, items in self.items.items()}
+        return self._tree(first), self._tree(second), fields
 
     def fields(self, positions: torch.Tensor, without: Sequence[str] = ()) -> dict[str, torch.Tensor]:
         """All other fields at these positions."""

@@ -171,8 +171,9 @@ class ReplayBuffer(BaseBuffer):
         returns: dict[str, torch.Tensor] = {}
         if self.n_step is not None:
             last, returns = self._returns(positions)
-        observations, next_observations = self._storage.both(positions, last)
-        fields = self._storage.fields(positions, without=tuple(returns)) | returns
+        without = tuple(returns)
+        observations, next_observations, fields = self._storage.transitions(positions, last, without)
+        fields |= returns
         return {
             "observations": observations,
             "next_observations": next_observations,

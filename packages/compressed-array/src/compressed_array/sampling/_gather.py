@@ -1,0 +1,42 @@
+"""`Gather`: the rows of several tables at the same positions, copied in one native call.
+
+A batch of small parts is mostly the price of asking for each of them. A framework that has its tables and batches in
+tensors says by addresses where they are, since to make an array of each costs as much as to have it gather by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from compressed_array._kernels import native
+
+
+class Table(NamedTuple):
+    """Rows of memory one behind the other, or those that whole numbers in other memory point to."""
+
+    address: int
+    row_nbytes: int
+    rows: int
+    through: int = 0  # the address of `size` whole numbers, each the row for a position; 0 for the rows themselves
+    through_nbytes: int = 0  # of each of them: 4 or 8
+
+
+class Gather:
+    """Takes rows of tables that have `size` positions each."""
+
+    def __init__(self, size: int, tables: Sequence[Table]) -> None:
+        self._size, self._tables = size, np.array(tables, np.int64).reshape(-1, len(Table._fields))
+
+    def into(self, positions: int, count: int, targets: Sequence[int]) -> bool:
+        """Copy the rows at `count` positions, int64 at an address, to one address for each table.
+
+        Whoever calls this keeps all of that memory, and sees to it that it is large enough. False if there are no
+        kernels, or a position or row is not there: then what was written is of no use, and another way has to be found.
+        """
+        kernels = native("sampling._gather_kernels")
+        if kernels is None:
+            return False
+        return bool(kernels.gather(positions, count, self._size, self._tables, np.array(targets, np.int64)))

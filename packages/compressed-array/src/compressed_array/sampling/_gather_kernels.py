@@ -1,0 +1,120 @@
+"""The copying of `_gather` as machine code. Every position and row is checked before it is read from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+
+from compressed_array._native import (
+    Word,
+    copy_bytes,
+    helper,
+    intrinsic,
+    jit,
+    load8,
+    load32,
+    load64,
+    prefetch,
+    store8,
+    store32,
+    store64,
+)
+
+LONG = 1024  # bytes from which a call to memcpy is worth it
+WIDE = 32
+LINE, AHEAD = 64, 24
+
+
+@intrinsic
+def copy_wide(typingctx: Any, target: Any, source: Any) -> Any:
+    """Copy 32 bytes."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = ir.VectorType(ir.IntType(64), WIDE // 8).as_pointer()
+        loaded = builder.load(builder.inttoptr(args[1], pointer), align=1)
+        builder.store(loaded, builder.inttoptr(args[0], pointer), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@helper
+def copy_row(target: Word, source: Word, nbytes: Word) -> None:
+    """memcpy for short rows: in wide steps, of which the last one goes over some bytes again."""
+    if nbytes >= LONG:
+        copy_bytes(target, source, nbytes)
+    elif nbytes >= WIDE:
+        for k in range(0, nbytes - WIDE, WIDE):
+            copy_wide(target + k, source + k)
+        copy_wide(target + nbytes - WIDE, source + nbytes - WIDE)
+    elif nbytes >= 8:
+        for k in range(0, nbytes - 8, 8):
+            store64(target + k, load64(source + k))
+        store64(target + nbytes - 8, load64(source + nbytes - 8))
+    else:
+        for k in range(nbytes):
+            store8(target + k, load8(source + k))
+
+
+@helper
+def row_at(positions: Word, i: Word, through: Word, width: Word) -> Word:
+    """The row at a position."""
+    position = load64(positions + 8 * i)
+    if width == 4:
+        return load32(through + 4 * np.int64(position))
+    if width == 8:
+        return load64(through + 8 * np.int64(position))
+    return position
+
+
+@helper
+def copy_words(positions: Word, count: Word, address: Word, target: Word) -> None:
+    """The same for rows of 4 bytes that positions count, as most numbers are."""
+    for i in range(count):
+        store32(target + 4 * i, load32(address + 4 * np.int64(load64(positions + 8 * i))))
+
+
+@helper
+def copy_flags(positions: Word, count: Word, address: Word, target: Word) -> None:
+    """And for rows of one byte."""
+    for i in range(count):
+        store8(target + i, load8(address + np.int64(load64(positions + 8 * i))))
+
+
+@jit("boolean(int64, int64, int64, int64[:, ::1], int64[::1])")
+def gather(positions: Word, count: Word, size: Word, tables: Any, targets: Any) -> Word:
+    """Copy rows; false if one is not there."""
+    if tables.shape[0] != targets.shape[0]:
+        return False
+    last = np.uint64(0)
+    for i in range(count):
+        last = max(last, load64(positions + 8 * i))  # in which a negative one is large
+    if count > 0 and last >= np.uint64(size):
+        return False
+    for k in range(tables.shape[0]):
+        address, nbytes, rows = tables[k, 0], tables[k, 1], np.uint64(tables[k, 2])
+        through, width, target = tables[k, 3], tables[k, 4], targets[k]
+        if width == 0 and last >= rows:
+            return False
+        if width == 0 and nbytes == 1:
+            copy_flags(positions, count, address, target)
+        elif width == 0 and nbytes == 4:
+            copy_words(positions, count, address, target)
+        else:
+            if width != 0:
+                for i in range(count):
+                    prefetch(through + width * np.int64(load64(positions + 8 * i)))
+            for i in range(count + AHEAD):
+                if i < count:
+                    near = address + np.int64(row_at(positions, i, through, width)) * nbytes
+                    for at in range(0, nbytes, LINE):
+                        prefetch(near + at)
+                if i >= AHEAD:
+                    row = row_at(positions, i - AHEAD, through, width)
+                    if row >= rows:
+                        return False
+                    copy_row(target + (i - AHEAD) * nbytes, address + np.int64(row) * nbytes, nbytes)
+    return True
