@@ -104,7 +104,8 @@ class DensePair:
                 self._reconcile(self._last_row, here, items)
             self._items[there : there + lanes] = others
             mine = slice(row * lanes, (row + 1) * lanes)
-            self._first[mine], self._second[mine] = self._lanes + here, self._lanes + there
+            torch.add(self._lanes, here, out=self._first[mine])
+            torch.add(self._lanes, there, out=self._second[mine])
             self._turn, self._last_row = there // lanes, row
 
     def _go_back_to(self, row: int) -> None:

@@ -32,7 +32,7 @@ class Rows:
     def write(self, first: int, values: Mapping[str, torch.Tensor]) -> None:
         """Put values, (count, *shape) each, to the positions from `first` on."""
         for name, value in values.items():
-            self.fields[name][first : first + len(value)] = value
+            self.fields[name][first : first + value.shape[0]] = value
 
     def chunk(self, count: int) -> dict[str, Array]:
         """The first rows, for `write_chunk` of others with the same fields."""

@@ -66,7 +66,7 @@ def as_bits(items: torch.Tensor) -> torch.Tensor:
 def as_tensor(value: Any) -> torch.Tensor:
     """A value as a tensor that is only read from."""
     if isinstance(value, torch.Tensor):
-        return value.detach()
+        return value.detach() if value.requires_grad or type(value) is not torch.Tensor else value
     try:
         array = np.asarray(value)
     except ValueError as error:

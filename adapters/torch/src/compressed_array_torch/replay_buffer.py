@@ -220,4 +220,6 @@ class ReplayBuffer(BaseBuffer):
 
 def _shape(value: Any) -> tuple[int, ...] | None:
     """The shape of a value that is not a tree."""
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)  # numpy would make an array of it
     return None if isinstance(value, Mapping) else tuple(np.shape(value))
