@@ -179,7 +179,7 @@ class NativeEngine:
             # Made anew for each: a signal's handler may read here as well.
             tables, progress, began = self._reader_tables(layouts), np.zeros(3, np.int64), perf_counter()
             self._reader.read_items(numbers, out, others, second, tables.words, progress, count)
-            self._pace += ((perf_counter() - began) * 1e9 / decoded - self._pace) / 8
+            self._keep_pace((perf_counter() - began) * 1e9 / decoded)
         else:
             progress = self._read_together(numbers, out, others, second, layouts, shares)
         if progress[self._reader.FAILED]:
@@ -204,11 +204,15 @@ class NativeEngine:
             began, tables = perf_counter(), self._reader_tables(layouts)
             done = self._reader.read_items(numbers, out, others, second, tables.words, progress, step)
             if done and get_ident() == caller:  # others may have waited for the interpreter
-                pace = (perf_counter() - began) * 1e9 * count / (decoded * done)
-                self._pace += (pace - self._pace) / 8
+                self._keep_pace((perf_counter() - began) * 1e9 * count / (decoded * done))
 
         together(work, shares, lambda: bool(self._reader.wait_for(progress, count, PATIENCE)))
         return progress
+
+    def _keep_pace(self, pace: float) -> None:
+        # A read that had to wait for a core took ten times as long, which says nothing of the next ones; and threads
+        # would have to wait as well.
+        self._pace += (min(pace, 2 * self._pace) - self._pace) / 8
 
     def retain(self, numbers: RecordNumbers) -> None:
         """Take one more reference for each number."""
