@@ -93,18 +93,18 @@ def test_windows_of_any_steps(codec: str, shape: str, windows: list[tuple[int, i
     starts=st.lists(st.tuples(st.integers(0, ROWS - 1), st.integers(0, LANES - 1)), min_size=1, max_size=6),
     length=st.integers(1, 40),
     behind=st.sampled_from([0, 0, 0, 1, 5, -70]),
-    threads=st.sampled_from([1, 3]),
+    thread_count=st.sampled_from([1, 3]),
 )
 def test_what_comes_after_windows(
-    codec: str, shape: str, starts: list[tuple[int, int]], length: int, behind: int, threads: int
+    codec: str, shape: str, starts: list[tuple[int, int]], length: int, behind: int, thread_count: int
 ) -> None:
     obs, next_obs, plain, next_plain = filled(codec, shape, "busy")
     rows, lanes = np.array(starts).T
     key = (rows[:, None] + np.arange(length)) % ROWS, np.repeat(lanes[:, None], length, 1)
     other_key = (key[0][:, -1] + behind) % ROWS, lanes
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COMPRESSED_ARRAY_THREADS", str(threads))
-        patch.setattr(_parallel, "MIN_BYTES_PER_THREAD", 1)
+        patch.setenv("COMPRESSED_ARRAY_THREADS", str(thread_count))
+        patch.setattr(threads, "MIN_BYTES_PER_THREAD", 1)
         windows, after = ca.read_pair(obs, next_obs, key, None, other_key)
     assert_same(windows, plain[key])
     assert_same(after, next_plain[other_key])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compressed_array._kernels import native
+from compressed_array._runtime.loading import native
 
 
 class Table(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from compressed_array._native import (
+from compressed_array._runtime.numba_tools import (
     Word,
     copy_bytes,
     helper,
