@@ -1,4 +1,4 @@
-"""The names of all numpy functions that can be overridden, sorted by what is done with them; `functions` says how."""
+"""The names of all numpy functions that can be overridden, sorted by what is done with them. `functions` does it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SMALLER = 8  # times, at least, than items are when decoded: how much is taken o
 
 
 def transferred(targets: Sequence[ItemGrid], key: Any, values: Sequence[ItemGrid]) -> bool:
-    """Assign items to the same cells of arrays on one store, if that can be done so; says whether it was done.
+    """Assigns items to the same cells of arrays on one store, undecoded, and returns whether that was possible.
 
     Those of two arrays that have to be decoded are written by turns, or what they have in common would not be found.
     """
@@ -33,7 +33,7 @@ def transferred(targets: Sequence[ItemGrid], key: Any, values: Sequence[ItemGrid
     try:
         if not _adopted(store, values, new):
             if new.any():
-                given_up, new = new, np.zeros_like(new)  # at once: an interrupt must not have them buried twice
+                given_up, new = new, np.zeros_like(new)  # at once: an interrupt must not have them released twice
                 store.release_later(given_up.reshape(-1))
             if len(targets) == 1:
                 return False
@@ -70,7 +70,7 @@ def _where(target: ItemGrid, key: Any, value: ItemGrid, store: Store) -> Positio
 
 
 def _adopted(store: Store, values: Sequence[ItemGrid], new: RecordNumbers) -> bool:
-    """Have items as they are, and their numbers in `new`; says whether that could be done with all of them."""
+    """Takes items over as they are, puts their numbers into `new`, and returns whether that went for all of them."""
     source, value = values[0].store, values[0]
     if source is store or not store.holds(value.item_shape, value.dtype):
         return False

@@ -29,9 +29,9 @@ Reclaim = Callable[[], None]
 
 
 class ReentryGuard:
-    """What a thread takes, with the lock that keeps others out, while a store is not to be changed by anybody else.
+    """Refuses a signal's handler that would change a store while its own thread is changing it.
 
-    That lock lets the same thread in again. A signal's handler, which comes in the middle of anything, is refused.
+    A thread takes it together with the lock that keeps other threads out, and which lets the same thread in again.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class ReentryGuard:
 
 
 class Exclusive:
-    """The lock and the turn of a store that one thread uses at a time. A fork waits for whoever has the lock."""
+    """The lock of a store that one thread uses at a time, and its reentry guard. A fork waits for the lock."""
 
     def __init__(self) -> None:
         self.serial = next(_serials)  # whoever needs the locks of several takes them in this order
