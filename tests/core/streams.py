@@ -10,9 +10,9 @@ from conftest import CODECS
 
 import compressed_array as ca
 from compressed_array._heap import OFFSET_BITS
-from compressed_array._stores.frames.engine_numpy import split_records
 from compressed_array._stores.frames.groups import ADDRESS_MASK, FREE, RECORDS
 from compressed_array._stores.frames.lanes import GROUP_OF
+from compressed_array._stores.frames.records import split_records
 
 Frame = np.ndarray[Any, Any]
 FRAME_CODECS = [name for name in ("delta", "delta-zstd", "auto") if name == "auto" or name in CODECS]

@@ -15,11 +15,11 @@ from streams import Screens
 
 from compressed_array._runtime.loading import native
 from compressed_array._stores.frames import codebook_learning, codebooks, residuals
-from compressed_array._stores.frames.engine_numpy import encode_frame
 from compressed_array._stores.frames.export import _fits
 from compressed_array._stores.frames.groups import ZSTD
 from compressed_array._stores.frames.lanes import DELTA
 from compressed_array._stores.frames.layouts import Layout, geometry
+from compressed_array._stores.frames.records import encode_frame
 from compressed_array._stores.frames.tables import Frames
 from compressed_array._stores.protocol import exchange
 from compressed_array.codecs import _changes

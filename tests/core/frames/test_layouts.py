@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from streams import Stacked, check_store, frames_stored
 
 import compressed_array as ca
-from compressed_array._stores.frames.engine_numpy import divided
-from compressed_array._stores.frames.layouts import DEPTH, FRAME, PLACES, RECORD, RUN, Layout, geometry, stacks
+from compressed_array._stores.frames.layouts import DEPTH, FRAME, PLACES, RECORD, RUN, Layout, divided, geometry, stacks
 from compressed_array.codecs.delta import Delta
 
 

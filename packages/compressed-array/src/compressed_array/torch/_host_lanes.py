@@ -10,9 +10,8 @@ import torch
 
 from compressed_array._runtime.loading import native
 from compressed_array._runtime.types import is_compressed
-from compressed_array._stores.frames.engine_numpy import divided, shift
 from compressed_array._stores.frames.lanes import LAST, Lanes
-from compressed_array._stores.frames.layouts import Geometry, Layout, geometry, strides_of
+from compressed_array._stores.frames.layouts import Geometry, Layout, count_new, divided, geometry, strides_of
 from compressed_array._stores.protocol import byte_rows
 from compressed_array.torch._coders.base import Ints
 
@@ -89,7 +88,7 @@ class HostLook:
         for i, lane in enumerate(self._lanes.tolist()):
             item = self._items[i : i + 1]
             old = before.get(lane)
-            new[i] = self._layout.depth if old is None else shift(self._divided(item), self._divided(old))
+            new[i] = self._layout.depth if old is None else count_new(self._divided(item), self._divided(old))
             before[lane] = item
         return new if new.any() else None
 

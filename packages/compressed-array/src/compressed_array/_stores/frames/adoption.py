@@ -20,9 +20,9 @@ from compressed_array._runtime.memory import map_memory, scratch
 from compressed_array._runtime.payloads import Payloads
 from compressed_array._runtime.types import Bytes, Words
 from compressed_array._stores.frames import residuals
+from compressed_array._stores.frames.engine import Engine
 from compressed_array._stores.frames.engine_native import NativeEngine
-from compressed_array._stores.frames.engine_numpy import decode_frame, encode_frame, split_records
-from compressed_array._stores.frames.export import FrameExport, needed_by
+from compressed_array._stores.frames.export import FrameExport
 from compressed_array._stores.frames.groups import (
     FIRST_CODEC,
     FREE,
@@ -35,6 +35,7 @@ from compressed_array._stores.frames.groups import (
     split_numbers,
 )
 from compressed_array._stores.frames.lanes import DELTA, ROOM
+from compressed_array._stores.frames.records import decode_frame, encode_frame, needed_by, split_records
 from compressed_array._stores.frames.tables import MOST_REFERENCES, Frames
 from compressed_array._stores.protocol import RecordNumbers
 from compressed_array.codecs import _changes
@@ -52,7 +53,7 @@ class Adoption:
         self._seen = 1  # references that are in there, or need not be
         self._taken = 0  # references that were others'
 
-    def prepared(self, export: FrameExport, engine: Any) -> tuple[Payloads, Words] | None:
+    def prepared(self, export: FrameExport, engine: Engine) -> tuple[Payloads, Words] | None:
         """Exported groups as they would be written here, and what their bytes are; None where that cannot be done."""
         tag, size = export.tag.astype(np.int64), export.size.astype(np.int64)
         payloads = Payloads.in_one_buffer(export.data, np.cumsum(size) - size, size)
@@ -79,7 +80,7 @@ class Adoption:
         tag: Words,
         numbers: RecordNumbers,
         out: RecordNumbers,
-        engine: Any,
+        engine: Engine,
     ) -> Words:
         """Have groups here, and references to them for `numbers`, which are put into `out` as they are called here.
 
@@ -138,15 +139,13 @@ class Adoption:
                 known[number] = found
         return known
 
-    def _rewritten(self, old: Old, nbytes: int, engine: Any) -> Payloads | None:
+    def _rewritten(self, old: Old, nbytes: int, engine: Engine) -> Payloads | None:
         """Groups of frames of one size with the references that there are here; None for what we would not write."""
-        frames, kernels = (
-            self._frames,
-            native("_stores.frames.kernels.adoption") if isinstance(engine, NativeEngine) else None,
-        )
+        frames = self._frames
+        kernels = native("_stores.frames.kernels.adoption") if isinstance(engine, NativeEngine) else None
         while True:
             known, asks = self._known(old.references), self._has_room
-            if kernels is None:
+            if kernels is None or not isinstance(engine, NativeEngine):
                 written = _rewritten_by_numpy(old, nbytes, known, asks, self._way(nbytes))
             else:
                 written = _rewritten_by_kernel(kernels, old, nbytes, known, asks, self._way(nbytes), engine)
@@ -176,7 +175,7 @@ class Old(NamedTuple):
 
 
 def _rewritten_by_kernel(
-    kernels: Any, old: Old, nbytes: int, known: Words, asks: bool, how: Frames, engine: Any
+    kernels: Any, old: Old, nbytes: int, known: Words, asks: bool, how: Frames, engine: NativeEngine
 ) -> Payloads | int | None:
     """`_rewritten_by_numpy`, to memory."""
     address_of, theirs = engine.address_of, [how.references[0], *old.references]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from compressed_array._runtime.epochs import Epochs
 from compressed_array._runtime.payloads import Payloads
-from compressed_array._stores.frames.engine_numpy import group_bytes
+from compressed_array._stores.frames.records import group_bytes
 from compressed_array._stores.frames.tables import Frames
 from compressed_array.codecs.zstd import Zstd
 

@@ -14,6 +14,7 @@ from compressed_array._runtime.memory import map_memory
 from compressed_array._runtime.threads import share_count, together
 from compressed_array._runtime.types import Words
 from compressed_array._stores.frames.codebooks import WORD_SIZES
+from compressed_array._stores.frames.engine import NO_NUMBERS
 from compressed_array._stores.frames.kernel_words import WALK_WORDS
 from compressed_array._stores.frames.lanes import ROOM
 from compressed_array._stores.frames.layouts import Geometry
@@ -22,7 +23,6 @@ from compressed_array._stores.protocol import RecordNumbers, Records
 from compressed_array.codecs import _clib
 from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 
-_NONE: RecordNumbers = np.empty(0, np.uint32)
 NO_ROW = -1
 _NO_ROWS: Records = np.empty((0, 0), np.uint8)
 SHARES_AT_ONCE = 8  # a thread takes an eighth of its share at a time
@@ -101,7 +101,7 @@ class ReaderTables:
 
 
 class NativeEngine:
-    """Kernels at work on `Frames`. Writing is the writer's alone; any number of threads read."""
+    """Kernels at work on `Frames`."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
@@ -120,7 +120,6 @@ class NativeEngine:
     def write(
         self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, first: int, numbers: RecordNumbers
     ) -> int:
-        """Write items from number `first` on, up to one whose lane needs a new group; returns how many are done."""
         step, kept = self.step(items, geometry, lane_of, numbers)
         done: int = self._writer.write_items(step, self.address_of(items), first, NO_ROW)
         del kept  # not before: the kernel is told where these lie
@@ -137,7 +136,7 @@ class NativeEngine:
         geometry: Geometry,
         lane_of: Words,
         numbers: RecordNumbers,
-        rows: RecordNumbers = _NONE,
+        rows: RecordNumbers = NO_NUMBERS,
     ) -> tuple[Words, Any]:
         """What the kernel is told to write items that come as these do, and what has to be kept for that."""
         frames, size, address, tables = self._frames, geometry.frame_nbytes, self.address_of, self._writer_tables()
@@ -145,7 +144,7 @@ class NativeEngine:
         if len(self._scratch) != needed:  # a store that finds its items to be stacks needs less from then on
             self._scratch = np.empty(needed, np.uint8)
             self._scratch_at = address(self._scratch)
-        words, cells = geometry.words, 0 if rows is _NONE else address(rows)
+        words, cells = geometry.words, 0 if rows is NO_NUMBERS else address(rows)
         places = address(words), len(words), address(lane_of), len(lane_of), address(numbers), cells
         how = frames.reference, frames.worth_zstd, frames.mode, frames.capacity, frames.layout_number, frames.foretold
         told = items.strides[0], *places, frames.many_full, address(tables.words), *how
@@ -162,14 +161,10 @@ class NativeEngine:
         self,
         numbers: RecordNumbers,
         out: Records,
-        others: RecordNumbers = _NONE,
+        others: RecordNumbers = NO_NUMBERS,
         other_out: Records | None = None,
         layouts: Words | None = None,
     ) -> None:
-        """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`.
-
-        There are as many others, or as many as `numbers` has equal parts.
-        """
         second = _NO_ROWS if other_out is None else other_out
         decoded, count = out.nbytes + second.nbytes, len(numbers)
         # Frames come a hundred times as fast where little changes as where zstd packed them, so what counts is how
@@ -215,11 +210,9 @@ class NativeEngine:
         self._pace += (min(pace, 2 * self._pace) - self._pace) / 8
 
     def retain(self, numbers: RecordNumbers) -> None:
-        """Take one more reference for each number."""
         self._writer.add_references(numbers, self._writer_tables().words)
 
     def release(self, numbers: RecordNumbers, first: int) -> int:
-        """Give up a reference for each number from `first` on, until the list of the dead is full; says how many."""
         done: int = self._writer.drop_references(numbers, first, self._writer_tables().words)
         return done
 

@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
+from compressed_array._heap import OFFSET_BITS
 from compressed_array._runtime.types import Bytes, Words
-from compressed_array._stores.frames import codebooks, residuals
 from compressed_array._stores.frames.bitpack import widened
+from compressed_array._stores.frames.engine import NO_NUMBERS
 from compressed_array._stores.frames.groups import (
-    ADDRESS_MASK,
     DEAD,
-    FIRST_CODEC,
     FOLLOWING,
     FREE,
-    FROM_REFERENCE,
     FULL,
     ITEMS,
-    KIND_BITS,
     LISTED,
     NARROW,
     NEW,
     PLAIN,
-    RAW,
     RECORDS,
     SINCE_LAST,
     SLOTS,
     TAG_BITS,
-    ZSTD,
 )
 from compressed_array._stores.frames.lanes import (
     CAPACITY,
     COUNT,
-    DELTA,
-    ENOUGH,
     GROUP_OF,
-    INTRA,
     LAST,
     MODE,
     ROOM,
@@ -48,15 +38,14 @@ from compressed_array._stores.frames.lanes import (
     SIZE,
     USED,
 )
-from compressed_array._stores.frames.layouts import Geometry, Layout
+from compressed_array._stores.frames.layouts import Geometry, count_new, divided
+from compressed_array._stores.frames.records import decode_frame, encode_frame, group_bytes, split_records
 from compressed_array._stores.frames.tables import Frames
 from compressed_array._stores.protocol import RecordNumbers, Records, byte_rows
-from compressed_array.codecs import _changes
-from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 
 
 class NumpyEngine:
-    """`NativeEngine`, in numpy."""
+    """numpy at work on `Frames`, by the rules of the kernels."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
@@ -64,7 +53,6 @@ class NumpyEngine:
     def write(
         self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, first: int, numbers: RecordNumbers
     ) -> int:
-        """Write items from number `first` on, up to one whose lane needs a new group; returns how many are done."""
         frames = self._frames
         for i in range(first, len(items)):
             lane = int(lane_of[i])
@@ -74,7 +62,7 @@ class NumpyEngine:
             new = frames.layout.depth
             follows = bool(words[LAST])
             if follows:
-                new = shift(stack, divided(byte_rows(remembered, 1), frames.layout))
+                new = count_new(stack, divided(byte_rows(remembered, 1), frames.layout))
             if new:
                 if words[COUNT] + new > words[CAPACITY] and words[COUNT] + new < frames.layout.depth:
                     new = frames.layout.depth  # a failed write may leave a group that is too short to reach back into
@@ -93,26 +81,20 @@ class NumpyEngine:
         self,
         numbers: RecordNumbers,
         out: Records,
-        others: RecordNumbers | None = None,
+        others: RecordNumbers = NO_NUMBERS,
         other_out: Records | None = None,
         layouts: Words | None = None,
     ) -> None:
-        """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`.
-
-        There are as many others, or as many as `numbers` has equal parts.
-        """
         words = self._frames.layout_words if layouts is None else layouts
         for number, row in zip(numbers.tolist(), out, strict=True):
             self._read(number, row, words)
-        if others is not None and other_out is not None:
+        if other_out is not None:
             self.read(others, other_out)
 
     def retain(self, numbers: RecordNumbers) -> None:
-        """Take one more reference for each number."""
         np.add.at(self._frames.groups.table["references"], self._frames.needed(numbers), np.uint32(1))
 
     def release(self, numbers: RecordNumbers, first: int) -> int:
-        """Give up a reference for each number from `first` on, until the list of the dead is full; says how many."""
         groups = self._frames.groups
         some = numbers[first : first + (LISTED - int(groups.counts[DEAD])) // 2]
         needed = self._frames.needed(some)
@@ -216,98 +198,3 @@ class NumpyEngine:
             decode_frame(frames, *records[k], frame)
             if k >= first:
                 out[k - first] = frame.reshape(out.shape[1:])
-
-
-def divided(item: npt.NDArray[Any], layout: Layout) -> npt.NDArray[np.uint8]:
-    """The frames of an item in C order, one a row."""
-    data = item.reshape(-1).view(np.uint8).reshape(layout.outer, layout.depth, layout.inner)
-    return data.swapaxes(0, 1).reshape(layout.depth, layout.frame_nbytes)
-
-
-def shift(stack: npt.NDArray[np.uint8], before: npt.NDArray[np.uint8]) -> int:
-    """How many frames of a stack are new to one that comes after another."""
-    depth = len(stack)
-    return next((new for new in range(depth) if np.array_equal(stack[: depth - new], before[new:])), depth)
-
-
-def encode_frame(
-    frames: Frames,
-    frame: Bytes,
-    last: Bytes | None,
-    mode: int,
-    changes: Callable[[Bytes, Bytes], bytes] = _changes.encode,
-) -> bytes:
-    """The smallest record for a frame; `last` is the frame before it, if the group has one."""
-    kind, best = RAW, frame.tobytes()
-    if mode == DELTA:
-        if last is not None:
-            found = changes(frame, last)
-            if len(found) < len(best):
-                kind, best = SINCE_LAST, found
-        for base in dict.fromkeys((frames.reference, 0)):
-            if len(best) * ENOUGH <= frame.size:
-                break
-            found = bytes([base]) + changes(frame, frames.references[base][: frame.size])
-            if len(found) < len(best):
-                kind, best = FROM_REFERENCE, found
-    if len(best) > 1 and (mode == INTRA or len(best) > frames.worth_zstd):
-        how = frames.foretold
-        if residuals.foretells(how) == residuals.BOOK:
-            coded = codebooks.encode(frame, frames.references[how >> residuals.NUMBER_AT])
-            if coded is not None and len(residuals.head(how)) + len(coded) < len(best):
-                record = residuals.head(how) + coded
-                return _changes.varint(len(record) << KIND_BITS | ZSTD) + record
-            how = residuals.PLAIN
-        if frames.intra is not None:
-            left = frame if how == residuals.PLAIN else residuals.taken(frame, how, frames.references)
-            found = residuals.head(how) + bytes(frames.intra.encode(left))
-            if len(found) < len(best):
-                kind, best = ZSTD, found
-    return _changes.varint(len(best) << KIND_BITS | kind) + best
-
-
-def group_bytes(frames: Frames, where: int) -> Bytes:
-    """The records of a group, unpacked if a codec had packed them; if not, whatever is behind them as well."""
-    start, tag = where & ADDRESS_MASK & OFFSET_MASK, where >> TAG_BITS
-    data = frames.heap.segment((where & ADDRESS_MASK) >> OFFSET_BITS)[start:]
-    return frames.codecs[tag - FIRST_CODEC].decode_part(data) if FIRST_CODEC <= tag < NARROW else data
-
-
-def split_records(data: Bytes, count: int) -> list[tuple[int, Bytes]]:
-    """Kind and body of the first `count` records."""
-    records, at = [], 0
-    for _ in range(count):
-        head, at = _head(data, at)
-        length = head >> KIND_BITS
-        if at + length > data.size:
-            raise CorruptPayloadError("a record does not end where its group does")
-        records.append((head & ((1 << KIND_BITS) - 1), data[at : at + length]))
-        at += length
-    return records
-
-
-def _head(data: Bytes, at: int) -> tuple[int, int]:
-    head, size = _changes.read_varint(data[at : at + 5].tobytes(), 0)
-    return head, at + size
-
-
-def decode_frame(frames: Frames, kind: int, body: Bytes, frame: Bytes) -> None:
-    """Turn the frame before into the one that a record holds."""
-    if kind == SINCE_LAST:
-        _changes.apply(body, frame)
-    elif kind == FROM_REFERENCE:
-        frame[...] = frames.references[int(body[0])][: frame.size]
-        _changes.apply(body[1:], frame)
-    elif kind == RAW:
-        frame[...] = body
-    else:
-        how, payload = residuals.split(body)
-        if residuals.foretells(how) == residuals.BOOK:
-            codebooks.decode(payload, frames.references[how >> residuals.NUMBER_AT], frame)
-            return
-        if frames.decoder is None:
-            raise CodecUnavailableError("zstd", "zstd")
-        left = frame if how == residuals.PLAIN else np.empty_like(frame)
-        frames.decoder.decode(payload, out=left)
-        if how != residuals.PLAIN:
-            residuals.put_back(left, how, frames.references, frame)

@@ -20,7 +20,6 @@ from compressed_array._runtime.payloads import Payloads
 from compressed_array._stores.exports import Snapshot
 from compressed_array._stores.frames import bitpack, codebooks, residuals
 from compressed_array._stores.frames.dictionaries import DICTIONARIES
-from compressed_array._stores.frames.engine_numpy import split_records
 from compressed_array._stores.frames.groups import (
     ADDRESS_MASK,
     FIRST_CODEC,
@@ -39,6 +38,7 @@ from compressed_array._stores.frames.groups import (
 )
 from compressed_array._stores.frames.lanes import ROOM
 from compressed_array._stores.frames.layouts import DEEPEST_STACK, Layout
+from compressed_array._stores.frames.records import needed_by, split_records
 from compressed_array._stores.frames.stacks import given_layout
 from compressed_array._stores.frames.tables import LARGEST_ITEM, MOST_REFERENCES, Frames
 from compressed_array._stores.protocol import RecordNumbers
@@ -143,17 +143,6 @@ def _references(
         for i, records in enumerate(count[groups].tolist()):
             used[[needed_by(kind, body)[0] for kind, body in split_records(payloads[i], records)]] = 1
     return [reference if used[k] else reference[:0].copy() for k, reference in enumerate(references, 1)]
-
-
-def needed_by(kind: int, body: npt.NDArray[np.uint8]) -> tuple[int, int, npt.NDArray[np.uint8]]:
-    """Which reference a record needs, or 0; how a record of zstd's was made, and what it made."""
-    if kind == FROM_REFERENCE:
-        return int(body[0]), residuals.PLAIN, body[1:]
-    if kind != ZSTD:
-        return 0, residuals.PLAIN, body
-    word, rest = residuals.split(body)
-    by_reference = residuals.foretells(word) in (residuals.REFERENCE, residuals.BOOK)
-    return word >> residuals.NUMBER_AT if by_reference else 0, word, rest
 
 
 def restore_groups(frames: Frames, export: FrameExport) -> None:

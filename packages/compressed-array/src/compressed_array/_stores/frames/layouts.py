@@ -97,6 +97,18 @@ def geometry(layout: Layout, item_shape: tuple[int, ...], itemsize: int, strides
     return Geometry(strides, np.append(np.array(words, np.int64), _masks(layout.depth, run)), layout.frame_nbytes)
 
 
+def divided(item: npt.NDArray[Any], layout: Layout) -> npt.NDArray[np.uint8]:
+    """The frames of an item in C order, one a row."""
+    data = item.reshape(-1).view(np.uint8).reshape(layout.outer, layout.depth, layout.inner)
+    return data.swapaxes(0, 1).reshape(layout.depth, layout.frame_nbytes)
+
+
+def count_new(stack: npt.NDArray[np.uint8], before: npt.NDArray[np.uint8]) -> int:
+    """How many frames of a stack are new, where another stack came before it."""
+    depth = len(stack)
+    return next((new for new in range(depth) if np.array_equal(stack[: depth - new], before[new:])), depth)
+
+
 def _masks(depth: int, run: int) -> npt.NDArray[np.int64]:
     pitch = depth * run
     if pitch > WIDEST_MASK:

@@ -18,6 +18,7 @@ from compressed_array._runtime.memory import map_memory, return_free_memory
 from compressed_array._runtime.types import Bytes
 from compressed_array._stores.frames import residuals
 from compressed_array._stores.frames.dictionaries import FEWEST_SAMPLES, MOST_SAMPLES, Packing
+from compressed_array._stores.frames.engine import Engine
 from compressed_array._stores.frames.groups import FOLLOWING, LISTED, NEW, SLOTS
 from compressed_array._stores.frames.lanes import DELTA, GROUP_OF, INTRA, ROOM, ROWS
 from compressed_array._stores.frames.tables import SMALL_FRAME, Frames
@@ -94,7 +95,7 @@ class WritePolicy:
         changes = DeltaZstd() if self._packs else self._delta
         return {DELTA: changes, INTRA: self._frames.intra, ROWS: Raw()}[self._frames.mode]
 
-    def observe(self, groups: npt.NDArray[np.int64], engine: Any) -> None:
+    def observe(self, groups: npt.NDArray[np.int64], engine: Engine) -> None:
         """Take note of groups that are full, and look at some of the last if it is time."""
         table = self._frames.groups.table
         frames = int(table["count"][groups].sum())
@@ -160,7 +161,7 @@ class WritePolicy:
         most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
         frames.most_unpacked = max(frames.most_unpacked, most)
 
-    def _look(self, engine: Any) -> None:
+    def _look(self, engine: Engine) -> None:
         self._see_size()
         self._see_order()
         self._see_stack()
@@ -206,7 +207,7 @@ class WritePolicy:
         alive = (table["references"][recent] > 0) & (table["layout"][recent] == self._frames.layout_number)
         return np.asarray(recent[alive & (table["count"][recent] > 0)])
 
-    def decode(self, engine: Any, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    def decode(self, engine: Engine, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
         """Single frames, by the numbers of the items they end."""
         nbytes = self._frames.layout.frame_nbytes
         out = map_memory(len(numbers) * nbytes).reshape(len(numbers), nbytes)
@@ -237,7 +238,7 @@ class WritePolicy:
         if max(firsts, all_of_them) > (1 - CLEARLY) * cost and saved > typical.size:
             self._frames.add_reference(typical)
 
-    def _choose(self, engine: Any, groups: npt.NDArray[np.int64]) -> None:
+    def _choose(self, engine: Engine, groups: npt.NDArray[np.int64]) -> None:
         """Change to what the last frames take the least space with, or nearly the least if that is faster."""
         frames, trial = self._frames, Trial(self._frames, self._runs(engine, groups), self._levels)
         if self._levels or trial.foretold:
@@ -265,7 +266,7 @@ class WritePolicy:
         has_changed = (frames.mode, frames.intra, frames.foretold, self._packs) != before
         self.has_changed |= has_changed and self._seen <= MANY_FRAMES
 
-    def _runs(self, engine: Any, groups: npt.NDArray[np.int64]) -> list[npt.NDArray[np.uint8]]:
+    def _runs(self, engine: Engine, groups: npt.NDArray[np.int64]) -> list[npt.NDArray[np.uint8]]:
         """Some frames that followed each other, of some of these groups."""
         length = min(max(TRIAL_BYTES // (RUNS * self._frames.layout.frame_nbytes), 2), RUN)
         few = groups[np.linspace(0, len(groups) - 1, min(len(groups), RUNS)).astype(np.intp)]

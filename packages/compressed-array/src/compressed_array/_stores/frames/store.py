@@ -24,6 +24,7 @@ from compressed_array._runtime.epochs import Epochs
 from compressed_array._runtime.loading import is_known
 from compressed_array._stores.frames import description, engine_native
 from compressed_array._stores.frames.adoption import Adoption
+from compressed_array._stores.frames.engine import Engine
 from compressed_array._stores.frames.engine_numpy import NumpyEngine
 from compressed_array._stores.frames.export import FrameExport, FrameSnapshot, export_groups, renumbered, restore_groups
 from compressed_array._stores.frames.groups import DEAD, FULL, ITEMS, MANY, NARROW, PLAIN, PUT_AND_DIED, SLOTS
@@ -63,7 +64,7 @@ class FrameStore:
         self._policy = WritePolicy(self._frames, self.epochs, codec)
         self._upkeep = Upkeep(self._frames, self.epochs, self._policy)
         self._adoption = Adoption(self._frames)
-        self._engine: Any = None
+        self._engine: Engine | None = None
         self._known_lanes: tuple[Lanes | None, Lanes | None] = None, None
         self._released_later: deque[RecordNumbers] = deque()
         self._version = 0
@@ -331,11 +332,11 @@ class FrameStore:
             return taken
 
     @property
-    def engine(self) -> Any:
+    def engine(self) -> Engine:
         """What writes and reads. Kernels are compiled when the first item is written, not when the array is made."""
         if self._engine is None:
             native = engine_native.is_usable(self._frames)
-            engine: Any = engine_native.NativeEngine(self._frames) if native else NumpyEngine(self._frames)
+            engine: Engine = engine_native.NativeEngine(self._frames) if native else NumpyEngine(self._frames)
             if not native and not all(map(is_known, engine_native.modules(self._frames))):
                 return engine  # for a signal's handler that came too early to say
             self._engine = engine

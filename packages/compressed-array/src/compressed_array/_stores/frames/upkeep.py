@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from compressed_array._runtime.memory import return_free_memory
 from compressed_array._runtime.payloads import Payloads
 from compressed_array._runtime.types import Words
 from compressed_array._stores.frames.bitpack import narrow, word_of
-from compressed_array._stores.frames.engine_numpy import encode_frame, group_bytes
+from compressed_array._stores.frames.engine import Engine
 from compressed_array._stores.frames.groups import (
     ADDRESS_MASK,
     DEAD,
@@ -36,6 +35,7 @@ from compressed_array._stores.frames.groups import (
 )
 from compressed_array._stores.frames.lanes import BUFFER, CAPACITY, GROUP_OF, LAST, ROOM, ROWS, SEGMENT, SIZE, USED
 from compressed_array._stores.frames.policy import WritePolicy
+from compressed_array._stores.frames.records import encode_frame, group_bytes
 from compressed_array._stores.frames.tables import SMALL_FRAME, Frames
 from compressed_array.codecs.delta import encode_changes
 
@@ -50,7 +50,7 @@ class Upkeep:
         self._frames, self._epochs, self._policy = frames, epochs, policy
         self._narrows = True  # whether rows got smaller by it, the last time
 
-    def make_room(self, lane: int, engine: Any) -> None:
+    def make_room(self, lane: int, engine: Engine) -> None:
         """See to it that the next item of a lane can be written."""
         frames = self._frames
         # Lanes of small frames need memory often, and there is little to be had from tidying up.
@@ -79,7 +79,7 @@ class Upkeep:
             if had:
                 frames.heap.give_back(old)
 
-    def process_full(self, engine: Any, others: Words = _NO_GROUPS) -> None:
+    def process_full(self, engine: Engine, others: Words = _NO_GROUPS) -> None:
         """Do what is due for groups that are full, and for others: pack them, look at them, tidy up elsewhere."""
         groups = np.append(self._frames.groups.take_full(), others)
         if not len(groups):
@@ -121,7 +121,7 @@ class Upkeep:
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
         return int(plain.size.sum())
 
-    def _write_anew(self, groups: Words, engine: Any) -> None:
+    def _write_anew(self, groups: Words, engine: Engine) -> None:
         """Write groups that were just filled as the next ones will be; a short stream may have few more."""
         frames, table = self._frames, self._frames.groups.table
         entries = table[groups]
