@@ -347,7 +347,7 @@ def test_a_stack_that_was_found_elsewhere_is_known_here() -> None:
     array = ca.compress(np.stack([step.obs[0] for step in stream.steps(60)]), item_ndim=3, codec="delta")
     target = ca.zeros(array.shape, np.uint8, item_ndim=3, codec="delta")
     target[...] = array
-    assert target.store._frames.layout.depth == 4
+    assert target.store._policy.settings.layout.depth == 4
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">u2", "<c16", "V7"])

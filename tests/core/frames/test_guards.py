@@ -20,6 +20,7 @@ from compressed_array._stores.frames.groups import ZSTD
 from compressed_array._stores.frames.lanes import DELTA
 from compressed_array._stores.frames.layouts import Layout, geometry
 from compressed_array._stores.frames.records import encode_frame
+from compressed_array._stores.frames.settings import WriteSettings
 from compressed_array._stores.frames.tables import Frames
 from compressed_array._stores.protocol import exchange
 from compressed_array.codecs import _changes
@@ -101,11 +102,11 @@ def test_applying_changes_right_and_wrong() -> None:
 
 def group_of(size: int, count: int) -> tuple[bytes, Frames]:
     """Records of frames one after the other, and what they were encoded with."""
-    frames = Frames((size,), 1, Layout.unstacked(size))
+    frames, settings = Frames((size,), 1, size), WriteSettings(Layout.unstacked(size), 0)
     screens, last, parts = Screens(size, (size,)), None, b""
     for _ in range(count):
         frame = screens.next()
-        parts += encode_frame(frames, frame, last, DELTA)
+        parts += encode_frame(frame, last, DELTA, settings, frames.references)
         last = frame
     return parts, frames
 
@@ -228,6 +229,6 @@ def test_taking_over_groups_reads_these_and_no_more(codec: str, monkeypatch: pyt
             with target.store.epochs.writing, target.store.epochs.guard:
                 assert target.store.adopt(replace(export, data=data), numbers, new)
                 target.store.release(new[60:])
-                exchange(target.store, target.cells.numbers[low : low + 60], new[:60])
+                exchange(target.store, target.cells.numbers, slice(low, low + 60), new[:60])
         plain.append(items[:60])
     assert np.array_equal(target.read(), np.concatenate(plain))

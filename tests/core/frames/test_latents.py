@@ -140,7 +140,7 @@ def test_every_bit_comes_back(source: Source, nbytes: int, tmp_path: Path) -> No
     plain = odd_ones(source(rng, 160, 2, nbytes), rng)
     plain[100:150:10] = random_bits(plain[100:150:10].shape, plain.dtype, rng)
     array, expected = ring(plain, 120)
-    assert residuals.foretells(array.store._frames.foretold) == residuals.BOOK
+    assert residuals.foretells(array.store._policy.settings.foretold) == residuals.BOOK
     assert_same(array, expected)
     check_store(array)
     ca.save(tmp_path / "states.ca", array)

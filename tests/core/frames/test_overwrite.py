@@ -257,7 +257,7 @@ def test_rows_of_a_thread_that_uses_many_levels_of_zstd() -> None:
     stream, array, plain = busy_ring()
     for at, step in enumerate(stream.steps(300)):
         array[at % 30] = plain[at % 30] = step.obs
-        in_use = array.store._frames.intra.level
+        in_use = array.store._policy.settings.intra.level
         for level in (2, 4, 5, 7, 8):  # none that a store uses by itself
             ca.get_codec(f"zstd/{level}").encode_parts(Payloads.from_parts([step.obs.reshape(-1)]))
         assert in_use not in _clib._contexts._compressors

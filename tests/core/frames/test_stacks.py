@@ -16,7 +16,7 @@ from compressed_array.codecs.delta import Delta
 
 
 def layout_of(array: Any) -> tuple[int, int, int]:
-    layout = array.store._frames.layout
+    layout = array.store._policy.settings.layout
     return (layout.depth, layout.axis, layout.width) if layout.depth > 1 else (1, 0, 0)
 
 

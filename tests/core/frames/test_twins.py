@@ -97,7 +97,7 @@ def test_a_camera_of_which_pixels_are_foretold(dtype: str) -> None:
     top = np.iinfo(dtype).max
     plain = np.rint(smooth * top + rng.normal(0, top / 100, smooth.shape)).astype(dtype)
     array = compare((64, 32, 32), plain.dtype, 2, "auto", [(t % 64, frame) for t, frame in enumerate(plain)])
-    assert array.store._frames.foretold != residuals.PLAIN
+    assert array.store._policy.settings.foretold != residuals.PLAIN
 
 
 @pytest.mark.parametrize("dtype", ["<f4", "<i8"])
@@ -108,7 +108,7 @@ def test_states_by_a_codebook(dtype: str) -> None:
     states[120:125], states[60:62] = 0, states[59]
     states[:, :, 7] = np.where(rng.random((200, 2)) < 0.1, -(2**20) + 1, states[:, :, 7])
     array = compare((64, 2, 90), states.dtype, 1, "auto", [(t % 64, items) for t, items in enumerate(states)])
-    assert residuals.foretells(array.store._frames.foretold) == residuals.BOOK
+    assert residuals.foretells(array.store._policy.settings.foretold) == residuals.BOOK
 
 
 def test_a_stack_that_is_seen_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_a_stack_that_is_seen_late(monkeypatch: pytest.MonkeyPatch) -> None:
     writes: Writes = [(t % 70, noise.next()) for t in range(190)]
     writes += ring(Stacked(2, 4, (1, 20, 20)), 300, 70)
     array = compare((70, 2, 4, 20, 20), np.uint8, 3, "delta", writes)
-    assert array.store._frames.layout.depth == 4
+    assert array.store._policy.settings.layout.depth == 4
 
 
 @pytest.mark.parametrize("codec", FRAME_CODECS)
@@ -130,7 +130,7 @@ def test_small_items_are_rows(codec: str, length: int) -> None:
     for t in range(200):
         writes += [(2 * t % 120, vectors[t]), ((2 * t + 1) % 120, vectors[t + 1])]
     array = compare((120, 2, length), np.float32, 1, codec, writes)
-    assert array.store._frames.mode == (2 if 4 * length < 256 else array.store._frames.mode)
+    assert array.store._policy.settings.mode == (2 if 4 * length < 256 else array.store._policy.settings.mode)
 
 
 @pytest.mark.parametrize("codec", FRAME_CODECS)

@@ -75,7 +75,7 @@ class ItemGrid:
         # What a step of a buffer writes: one row of the whole table, of just the right type.
         rows, is_plain = self._rows, type(key) is int and type(value) is np.ndarray
         if rows is not None and is_plain and value.shape == self.shape[1:] and value.dtype == self.dtype:
-            exchange(self.store, rows[key], self.store.write(value, self.table.row_lanes))
+            exchange(self.store, rows[key], ..., self.store.write(value, self.table.row_lanes))
             return
         plan = self.split(key)
         if plan is None or plan.array_in_item:
@@ -179,7 +179,8 @@ class ItemGrid:
             steps = [step // self.numbers.itemsize for step in self.numbers.strides]
             where = np.unravel_index(needed, self.numbers.shape) if self.numbers.ndim else ()
             positions = self._offset(self.numbers) + sum((w * s for w, s in zip(where, steps, strict=True)), needed * 0)
-            self._exchange(positions, self._store_each(positions, lambda low, high: items[low:high]))
+            numbers = self._store_each(positions, lambda low, high: items[low:high])
+            exchange(self.store, self.table.numbers, positions, numbers)
 
     def _publish(self, plan: SplitKey, positions: Positions, new: RecordNumbers) -> None:
         flat, new = positions.reshape(-1), new.reshape(-1)
@@ -190,13 +191,7 @@ class ItemGrid:
                 lost = np.delete(np.arange(len(flat)), stays)
                 self.store.release(new[lost])
                 flat, new = flat[stays], new[stays]
-        self._exchange(flat, new)
-
-    def _exchange(self, positions: Positions, new: RecordNumbers) -> None:
-        table = self.table.numbers
-        old = table[positions]
-        table[positions] = new
-        self.store.release(old)
+        exchange(self.store, self.table.numbers, flat, new)
 
 
 class Source:

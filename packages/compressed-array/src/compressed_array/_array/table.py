@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._stores.protocol import MOST_LANES, Lanes, RecordNumbers, Store
+from compressed_array._stores.protocol import MOST_LANES, LaneNumbers, RecordNumbers, Store
 
 
 class Table:
@@ -23,7 +23,7 @@ class Table:
         self.numbers: RecordNumbers = cells.reshape(-1)
         # The last axis is taken for the one of streams that are written side by side; where there is but one axis, its
         # cells are one stream.
-        self.row_lanes: Lanes = np.arange(cells.shape[-1] if cells.ndim > 1 else 1) % MOST_LANES
+        self.row_lanes: LaneNumbers = np.arange(cells.shape[-1] if cells.ndim > 1 else 1) % MOST_LANES
 
     @classmethod
     def unwritten(cls, store: Store, grid: tuple[int, ...]) -> Table:
@@ -36,7 +36,7 @@ class Table:
         store.retain(numbers.reshape(-1))
         return cls(store, np.array(numbers, order="C"), is_part=is_part)
 
-    def lanes(self, positions: npt.NDArray[np.int64]) -> Lanes:
+    def lanes(self, positions: npt.NDArray[np.int64]) -> LaneNumbers:
         """The streams that cells belong to, by their positions in C order."""
         return self.row_lanes[positions % max(len(self.row_lanes), 1)]
 

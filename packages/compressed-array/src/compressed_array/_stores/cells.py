@@ -25,7 +25,7 @@ from compressed_array._runtime.payloads import NATIVE_FROM, Payloads
 from compressed_array._runtime.threads import over_rows
 from compressed_array._stores import cell_export
 from compressed_array._stores.cell_export import FIRST_CODEC, RAW, ZERO, CellExport
-from compressed_array._stores.protocol import UNWRITTEN, Lanes, RecordNumbers, Records, byte_rows, unchanging
+from compressed_array._stores.protocol import UNWRITTEN, LaneNumbers, RecordNumbers, Records, byte_rows, unchanging
 from compressed_array.abc import Codec
 from compressed_array.codecs._batches import decode_records, encode_records
 from compressed_array.codecs._measure import choose
@@ -102,7 +102,7 @@ class CellStore:
         self.read(numbers, out)
         self.read(others, other_out)
 
-    def write(self, items: npt.NDArray[Any], lanes: Lanes) -> RecordNumbers:
+    def write(self, items: npt.NDArray[Any], lanes: LaneNumbers) -> RecordNumbers:
         numbers = np.zeros(len(items), np.uint32)
         if self.record_nbytes:
             records = byte_rows(items, len(items))
@@ -110,7 +110,7 @@ class CellStore:
             numbers[written] = self._write(records if written.all() else records[written])
         return numbers
 
-    def row_writer(self, rows: RecordNumbers, lanes: Lanes) -> None:
+    def row_writer(self, rows: RecordNumbers, lanes: LaneNumbers) -> None:
         return None
 
     def _write(self, records: Records) -> RecordNumbers:

@@ -16,7 +16,7 @@ from compressed_array._runtime.epochs import Epochs
 
 Records = npt.NDArray[np.uint8]
 RecordNumbers = npt.NDArray[np.uint32]
-Lanes = npt.NDArray[np.int64]
+LaneNumbers = npt.NDArray[np.int64]
 UNWRITTEN = 0
 MOST_LANES = 256
 
@@ -65,14 +65,14 @@ class Store(Protocol):
     def read_pair(self, numbers: RecordNumbers, out: Records, others: RecordNumbers, other_out: Records) -> None:
         """Two reads in one: of as many others, or of one for each of so many equal parts of `numbers`."""
 
-    def write(self, items: npt.NDArray[Any], lanes: Lanes) -> RecordNumbers:
+    def write(self, items: npt.NDArray[Any], lanes: LaneNumbers) -> RecordNumbers:
         """Store items, an (n, *item_shape) array that may lie in memory in any order.
 
         `lanes[i]` says which stream item i is the next of. Several items may get the same number, with a reference for
         each of them.
         """
 
-    def row_writer(self, rows: RecordNumbers, lanes: Lanes) -> WritesRows | None:
+    def row_writer(self, rows: RecordNumbers, lanes: LaneNumbers) -> WritesRows | None:
         """What may write to rows of a table of cells faster than item by item, one for each lane; None if nothing."""
 
     def retain(self, numbers: RecordNumbers) -> None:
@@ -117,10 +117,16 @@ def byte_rows(items: npt.NDArray[Any], count: int) -> Records:
     return np.ascontiguousarray(items).reshape(-1).view(np.uint8).reshape(count, items.nbytes // count if count else 0)
 
 
-def exchange(store: Store, cells: RecordNumbers, numbers: RecordNumbers) -> None:
-    """Put numbers into cells, and give up what was there."""
-    old = cells.copy()
-    cells[...] = numbers
+class Releases(Protocol):
+    """What has records that can be released."""
+
+    def release(self, numbers: RecordNumbers) -> None: ...
+
+
+def exchange(store: Releases, cells: RecordNumbers, which: Any, numbers: RecordNumbers) -> None:
+    """Put numbers into the cells that a key names, each once, and release what was there."""
+    old = cells[which].copy()
+    cells[which] = numbers
     store.release(old)
 
 

@@ -8,9 +8,9 @@ Groups that another store's codec packed are unpacked, since its dictionary woul
 
 from __future__ import annotations
 
-import copy
 import zlib
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,20 +35,23 @@ from compressed_array._stores.frames.groups import (
     split_numbers,
 )
 from compressed_array._stores.frames.lanes import DELTA, ROOM
+from compressed_array._stores.frames.policy import WritePolicy
 from compressed_array._stores.frames.records import decode_frame, encode_frame, needed_by, split_records
+from compressed_array._stores.frames.settings import WriteSettings
 from compressed_array._stores.frames.tables import MOST_REFERENCES, Frames
 from compressed_array._stores.protocol import RecordNumbers
 from compressed_array.codecs import _changes
 
 UNKNOWN = -1
+KERNELS = "_stores.frames.kernels.adoption"
 MOST_TAKEN = 16  # references of others that are taken over, since all frames of a stream may need one
 
 
 class Adoption:
     """What a store has taken over of others."""
 
-    def __init__(self, frames: Frames) -> None:
-        self._frames = frames
+    def __init__(self, frames: Frames, policy: WritePolicy) -> None:
+        self._frames, self._policy = frames, policy
         self._by_content: dict[tuple[int, int], int] = {}  # numbers of references, by their size and checksum
         self._seen = 1  # references that are in there, or need not be
         self._taken = 0  # references that were others'
@@ -91,7 +94,7 @@ class Adoption:
         nbytes = np.array([layout.frame_nbytes for layout in export.layouts])[export.layout_of]
         # In time for the first reader: what is packed here later has to fit where that one unpacks it.
         most = int((export.count * (nbytes + ROOM)).max(initial=0))
-        frames.most_unpacked = max(frames.most_unpacked, most)
+        frames.expect_unpacked(most)
         while groups.counts[FREE] < count:
             groups.grow()
         free, table = int(groups.counts[FREE]), groups.table
@@ -119,11 +122,11 @@ class Adoption:
 
     def _take_first(self, export: FrameExport) -> None:
         """Have one of their references if there is none yet: frames that were coded against one are worth it."""
-        frames = self._frames
-        if frames.reference == 0 and frames.layout == export.layouts[export.layout]:
-            alike = [reference for reference in export.references if reference.size == frames.layout.frame_nbytes]
+        settings = self._policy.settings
+        if settings.reference == 0 and settings.layout == export.layouts[export.layout]:
+            alike = [reference for reference in export.references if reference.size == settings.layout.frame_nbytes]
             for reference in alike[-1:]:
-                frames.add_reference(np.array(reference))
+                self._policy.use_reference(np.array(reference))
 
     def _known(self, references: list[Bytes]) -> Words:
         """For each reference that an export may have, the number of the same one here, or `UNKNOWN`."""
@@ -141,29 +144,23 @@ class Adoption:
 
     def _rewritten(self, old: Old, nbytes: int, engine: Engine) -> Payloads | None:
         """Groups of frames of one size with the references that there are here; None for what we would not write."""
-        frames = self._frames
-        kernels = native("_stores.frames.kernels.adoption") if isinstance(engine, NativeEngine) else None
+        frames, settings = self._frames, self._policy.settings
+        if settings.layout.frame_nbytes != nbytes:
+            settings = replace(settings, reference=0, foretold=residuals.PLAIN)
         while True:
-            known, asks = self._known(old.references), self._has_room
-            if kernels is None or not isinstance(engine, NativeEngine):
-                written = _rewritten_by_numpy(old, nbytes, known, asks, self._way(nbytes))
+            known, asks = self._known(old.references), self._takes_more
+            if isinstance(engine, NativeEngine) and native(KERNELS) is not None:
+                written = _rewritten_by_kernel(old, nbytes, known, asks, settings, frames, engine)
             else:
-                written = _rewritten_by_kernel(kernels, old, nbytes, known, asks, self._way(nbytes), engine)
+                written = _rewritten_by_numpy(old, nbytes, known, asks, settings, frames)
             if not isinstance(written, int):
                 return written
             self._taken += 1
-            frames.references.append(np.array(old.references[written - 1]))
-
-    def _way(self, nbytes: int) -> Frames:
-        """How frames of this size are written here."""
-        how = copy.copy(self._frames)
-        if how.layout.frame_nbytes != nbytes:
-            how.reference, how.foretold = 0, residuals.PLAIN
-        return how
+            frames.add_reference(np.array(old.references[written - 1]))
 
     @property
-    def _has_room(self) -> bool:
-        return self._taken < MOST_TAKEN and len(self._frames.references) < MOST_REFERENCES
+    def _takes_more(self) -> bool:
+        return self._taken < MOST_TAKEN and self._frames.has_room_for_references
 
 
 class Old(NamedTuple):
@@ -175,20 +172,20 @@ class Old(NamedTuple):
 
 
 def _rewritten_by_kernel(
-    kernels: Any, old: Old, nbytes: int, known: Words, asks: bool, how: Frames, engine: NativeEngine
+    old: Old, nbytes: int, known: Words, asks: bool, settings: WriteSettings, frames: Frames, engine: NativeEngine
 ) -> Payloads | int | None:
     """`_rewritten_by_numpy`, to memory."""
-    address_of, theirs = engine.address_of, [how.references[0], *old.references]
+    kernels, address_of, theirs = native(KERNELS), engine.address_of, [frames.references[0], *old.references]
     # Of which only what is written to costs anything.
     out = map_memory(int(old.payloads.size.sum() + old.counts.sum() * (nbytes + ROOM)))
     work, sizes = scratch(6 * (nbytes + (nbytes >> 8) + ROOM)), np.empty(len(old.counts), np.int64)
-    ours = np.array([address_of(reference) for reference in how.references], np.int64)
+    ours = np.array([address_of(reference) for reference in frames.references], np.int64)
     places = np.zeros(MOST_REFERENCES, np.int64)
     places[: len(theirs)] = [address_of(reference) for reference in theirs]
-    calls = None if how.decoder is None else how.decoder.calls()
+    calls = None if frames.decoder is None else frames.decoder.calls()
     decompressor = (0, 0) if calls is None else (calls.functions.decompress, calls.decompressor[0])
-    way = how.reference, how.worth_zstd, how.foretold, *engine.compressor(), *decompressor
-    words = asks, *way, address_of(work), engine.book_functions[0]
+    how = settings.reference, settings.worth_zstd, settings.foretold, *engine.compressor(settings), *decompressor
+    words = asks, *how, address_of(work), engine.book_functions[0]
     told = known, places, ours, np.array(words, np.int64), address_of(out)
     said = kernels.rewrite_groups(old.payloads.addresses(), old.counts, nbytes, *told, sizes)
     if said == kernels.DONE:
@@ -196,15 +193,16 @@ def _rewritten_by_kernel(
     return None if said == kernels.FAILED else int(said)
 
 
-def _rewritten_by_numpy(old: Old, nbytes: int, known: Words, asks: bool, how: Frames) -> Payloads | int | None:
+def _rewritten_by_numpy(
+    old: Old, nbytes: int, known: Words, asks: bool, settings: WriteSettings, frames: Frames
+) -> Payloads | int | None:
     """Groups with the references that are here, by their `known` numbers; frames that need others are written anew.
 
     For one that zstd or a codebook wrote, if asking is allowed, the number of the reference that is missing; None where
     anything is not as we would write it.
     """
-    groups, theirs, by_changes = [], copy.copy(how), copy.copy(how)
-    theirs.references = [how.references[0], *old.references]
-    by_changes.intra, by_changes.foretold = None, residuals.PLAIN
+    groups, theirs = [], [frames.references[0], *old.references]
+    by_changes = replace(settings, intra=None, foretold=residuals.PLAIN)
     for i, count in enumerate(old.counts.tolist()):
         records = []
         for kind, body in split_records(old.payloads[i], count):
@@ -215,8 +213,9 @@ def _rewritten_by_numpy(old: Old, nbytes: int, known: Words, asks: bool, how: Fr
                 return number
             if known[number] == UNKNOWN:
                 frame = np.empty(nbytes, np.uint8)
-                decode_frame(theirs, kind, body, frame)
-                records.append(encode_frame(how if kind == ZSTD else by_changes, frame, None, DELTA))
+                decode_frame(kind, body, frame, theirs, frames.decoder)
+                way = settings if kind == ZSTD else by_changes
+                records.append(encode_frame(frame, None, DELTA, way, frames.references))
                 continue
             record = body.tobytes()
             if known[number] != number:

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from compressed_array._runtime.epochs import Epochs
 from compressed_array._runtime.payloads import Payloads
-from compressed_array._stores.frames.records import group_bytes
 from compressed_array._stores.frames.tables import Frames
 from compressed_array.codecs.zstd import Zstd
 
@@ -26,10 +25,9 @@ class Packing:
 
     def __init__(self, frames: Frames, epochs: Epochs) -> None:
         self._frames, self._epochs = frames, epochs
-        self.codec, self.learnt = 0, False  # the one in use, by its number; whether it is new
+        self.codec = 0  # the one in use, by its number
         self._tried, self._not_before, self._is_pending = 0, 0, False
-        frames.decoder = Zstd(LEVEL)
-        frames.codecs.append(frames.decoder)
+        frames.codecs.append(Zstd(LEVEL))
 
     def resume(self) -> None:
         """Go on with the codecs that a restored store came with."""
@@ -44,7 +42,7 @@ class Packing:
         if len(groups) < enough or alive < self._not_before:
             return
         places = self._frames.groups.table["where"][groups].tolist()
-        samples = [group_bytes(self._frames, where)[:SAMPLE_BYTES].copy() for where in places]
+        samples = [self._frames.group_bytes(where)[:SAMPLE_BYTES].copy() for where in places]
         try:
             codec = Zstd.train(samples, LEVEL, nbytes, SEGMENT_BYTES)
         except ValueError:  # frames hardly change, or zstd finds nothing in common
@@ -59,6 +57,10 @@ class Packing:
         self._is_pending = True
         self._epochs.retire(partial(self._use, len(self._frames.codecs) - 1))
 
+    def drop_dictionary(self, codec: int) -> None:
+        """Give up a codec's dictionary, of which no group and no reader has need; the first codec has none."""
+        self._frames.codecs[codec] = self._frames.codecs[0]
+
     def _pays(self, codec: Zstd, samples: list[npt.NDArray[np.uint8]], alive: int) -> bool:
         """Whether a dictionary saves more, in the groups that are there, than it takes itself."""
         parts = Payloads.from_parts(samples)
@@ -70,4 +72,4 @@ class Packing:
         return saved / len(samples) * alive > codec.nbytes
 
     def _use(self, codec: int) -> None:
-        self.codec, self.learnt, self._is_pending = codec, True, False
+        self.codec, self._is_pending = codec, False

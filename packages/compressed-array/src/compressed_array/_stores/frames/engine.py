@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from compressed_array._runtime.types import Words
 from compressed_array._stores.frames.layouts import Geometry
+from compressed_array._stores.frames.settings import WriteSettings
 from compressed_array._stores.protocol import RecordNumbers, Records
 
 NO_NUMBERS: RecordNumbers = np.empty(0, np.uint32)
@@ -18,7 +19,13 @@ class Engine(Protocol):
     """Works on the tables of one store. Writing is the writer's alone; any number of threads read."""
 
     def write(
-        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, first: int, numbers: RecordNumbers
+        self,
+        items: npt.NDArray[Any],
+        geometry: Geometry,
+        lane_of: Words,
+        first: int,
+        numbers: RecordNumbers,
+        settings: WriteSettings,
     ) -> int:
         """Write items from number `first` on, up to one whose lane needs a new group. Returns how many are done."""
 

@@ -18,7 +18,8 @@ from compressed_array._stores.frames.engine import NO_NUMBERS
 from compressed_array._stores.frames.kernel_words import WALK_WORDS
 from compressed_array._stores.frames.lanes import ROOM
 from compressed_array._stores.frames.layouts import Geometry
-from compressed_array._stores.frames.tables import SMALL_FRAME, Frames
+from compressed_array._stores.frames.settings import WriteSettings
+from compressed_array._stores.frames.tables import Frames
 from compressed_array._stores.protocol import RecordNumbers, Records
 from compressed_array.codecs import _clib
 from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
@@ -41,7 +42,7 @@ def is_usable(frames: Frames) -> bool:
     """Whether there are kernels, and zstd's own functions for them where zstd is used at all."""
     if any(native(module) is None for module in modules(frames)):
         return False
-    uses_zstd = frames.intra is not None or bool(frames.codecs)
+    uses_zstd = frames.decoder is not None or bool(frames.codecs)
     return not uses_zstd or _clib.zstd() is not None
 
 
@@ -51,22 +52,23 @@ class WriterTables:
     def __init__(self, frames: Frames, references: Words, address_of: Any) -> None:
         groups, lanes, layouts = frames.groups, frames.lanes.words, frames.layout_words
         _, used, live = frames.heap.tables()
-        self._of = lanes, groups.table, groups.free, used, live, layouts, references
+        self._frames, self._table, self._live = frames, groups.table, live
+        self._lanes, self._free, self._used = lanes, groups.free, used
+        self._layouts, self.references = layouts, references
         tables = layouts, references, lanes, groups.free, groups.dead, groups.full, groups.counts, used, live
         self.words = np.array([address_of(groups.table), len(groups.table), *map(address_of, tables)], np.int64)
 
-    def are_of(self, frames: Frames, references: Words) -> bool:
-        """Whether these are still the tables that there are."""
-        lanes, table, free, used, live, layouts, addresses = self._of
-        groups, (_, used_now, live_now) = frames.groups, frames.heap.tables()
+    def are_current(self) -> bool:
+        """Whether these are still the tables that there are, whatever references have come since.
+
+        The table of groups is replaced after the list of free ones, and the bytes that live after those in use.
+        """
+        frames = self._frames
         return (
-            table is groups.table
-            and lanes is frames.lanes.words
-            and free is groups.free
-            and used is used_now
-            and live is live_now
-            and layouts is frames.layout_words
-            and addresses is references
+            self._free is frames.groups.free
+            and self._lanes is frames.lanes.words
+            and self._used is frames.heap.tables()[1]
+            and self._layouts is frames.layout_words
         )
 
 
@@ -118,9 +120,15 @@ class NativeEngine:
         self._scratch, self._scratch_at = np.empty(0, np.uint8), 0
 
     def write(
-        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, first: int, numbers: RecordNumbers
+        self,
+        items: npt.NDArray[Any],
+        geometry: Geometry,
+        lane_of: Words,
+        first: int,
+        numbers: RecordNumbers,
+        settings: WriteSettings,
     ) -> int:
-        step, kept = self.step(items, geometry, lane_of, numbers)
+        step, kept = self.step(items, geometry, lane_of, numbers, settings)
         done: int = self._writer.write_items(step, self.address_of(items), first, NO_ROW)
         del kept  # not before: the kernel is told where these lie
         return done
@@ -136,26 +144,26 @@ class NativeEngine:
         geometry: Geometry,
         lane_of: Words,
         numbers: RecordNumbers,
+        settings: WriteSettings,
         rows: RecordNumbers = NO_NUMBERS,
     ) -> tuple[Words, Any]:
         """What the kernel is told to write items that come as these do, and what has to be kept for that."""
-        frames, size, address, tables = self._frames, geometry.frame_nbytes, self.address_of, self._writer_tables()
+        size, address, tables = geometry.frame_nbytes, self.address_of, self._writer_tables()
         needed = 4 * (size + (size >> 8) + ROOM)
         if len(self._scratch) != needed:  # a store that finds its items to be stacks needs less from then on
             self._scratch = np.empty(needed, np.uint8)
             self._scratch_at = address(self._scratch)
         words, cells = geometry.words, 0 if rows is NO_NUMBERS else address(rows)
         places = address(words), len(words), address(lane_of), len(lane_of), address(numbers), cells
-        how = frames.reference, frames.worth_zstd, frames.mode, frames.capacity, frames.layout_number, frames.foretold
-        told = items.strides[0], *places, frames.many_full, address(tables.words), *how
-        step = np.array([*told, *self.compressor(), self._scratch_at, self.book_functions[0]], np.int64)
+        how = settings.reference, settings.worth_zstd, settings.mode, settings.capacity, settings.layout_number
+        told = items.strides[0], *places, settings.many_full, address(tables.words), *how, settings.foretold
+        step = np.array([*told, *self.compressor(settings), self._scratch_at, self.book_functions[0]], np.int64)
         return step, (tables, words, lane_of, numbers, rows, self._scratch)
 
-    def compressor(self) -> tuple[int, int, int]:
+    def compressor(self, settings: WriteSettings) -> tuple[int, int, int]:
         """zstd's function, the calling thread's context and the level, to write records with; zeros for none."""
-        intra = self._frames.intra
-        is_used = intra is not None and self._frames.layout.frame_nbytes >= SMALL_FRAME
-        return intra.calls().compressor if is_used else (0, 0, 0)
+        is_used = settings.intra is not None and not settings.is_small
+        return settings.intra.calls().compressor if is_used else (0, 0, 0)
 
     def read(
         self,
@@ -218,7 +226,7 @@ class NativeEngine:
 
     def _writer_tables(self) -> WriterTables:
         references, tables = self._reference_addresses(), self._tables
-        if tables is None or not tables.are_of(self._frames, references):
+        if tables is None or tables.references is not references or not tables.are_current():
             tables = self._tables = WriterTables(self._frames, references, self.address_of)
         return tables
 

@@ -39,7 +39,8 @@ from compressed_array._stores.frames.lanes import (
     USED,
 )
 from compressed_array._stores.frames.layouts import Geometry, count_new, divided
-from compressed_array._stores.frames.records import decode_frame, encode_frame, group_bytes, split_records
+from compressed_array._stores.frames.records import decode_frame, encode_frame, split_records
+from compressed_array._stores.frames.settings import WriteSettings
 from compressed_array._stores.frames.tables import Frames
 from compressed_array._stores.protocol import RecordNumbers, Records, byte_rows
 
@@ -51,25 +52,32 @@ class NumpyEngine:
         self._frames = frames
 
     def write(
-        self, items: npt.NDArray[Any], geometry: Geometry, lane_of: Words, first: int, numbers: RecordNumbers
+        self,
+        items: npt.NDArray[Any],
+        geometry: Geometry,
+        lane_of: Words,
+        first: int,
+        numbers: RecordNumbers,
+        settings: WriteSettings,
     ) -> int:
-        frames = self._frames
+        frames, layout = self._frames, settings.layout
         for i in range(first, len(items)):
             lane = int(lane_of[i])
             words, remembered = frames.lanes.words[lane], frames.lanes.item(lane)
             item = byte_rows(items[i : i + 1].copy(), 1)  # which another thread may change meanwhile
-            stack = divided(item, frames.layout)
-            new = frames.layout.depth
+            stack = divided(item, layout)
+            new = layout.depth
             follows = bool(words[LAST])
             if follows:
-                new = count_new(stack, divided(byte_rows(remembered, 1), frames.layout))
+                new = count_new(stack, divided(byte_rows(remembered, 1), layout))
             if new:
-                if words[COUNT] + new > words[CAPACITY] and words[COUNT] + new < frames.layout.depth:
-                    new = frames.layout.depth  # a failed write may leave a group that is too short to reach back into
-                if not self._has_room(words, new):
+                if words[COUNT] + new > words[CAPACITY] and words[COUNT] + new < layout.depth:
+                    new = layout.depth  # a failed write may leave a group that is too short to reach back into
+                if not self._has_room(words, new, settings):
                     return i
-                fresh = stack[frames.layout.depth - new :]
-                self._append(lane, fresh, self._encode(words, fresh, frames.lanes.frames[lane]))
+                fresh = stack[layout.depth - new :]
+                last = frames.lanes.frames[lane, : layout.frame_nbytes]
+                self._append(lane, fresh, self._encode(words, fresh, last, settings))
                 remembered[...] = item.view(remembered.dtype).reshape(remembered.shape)
                 words[LAST] = (words[GROUP_OF] - 1) * SLOTS + words[COUNT]
             frames.groups.counts[[ITEMS, FOLLOWING, NEW]] += (1, follows, follows * new)
@@ -113,21 +121,20 @@ class NumpyEngine:
         listed[counts[which] : counts[which] + len(groups)] = groups
         counts[which] += len(groups)
 
-    def _has_room(self, words: Words, new: int) -> bool:
-        """Whether the lane's group takes so many frames more; opens a new one for them if it does not."""
+    def _has_room(self, words: Words, new: int, settings: WriteSettings) -> bool:
+        """Whether a lane's group takes so many frames more, or a new one does, which is opened for them."""
         if words[GROUP_OF] and words[COUNT] + new <= words[CAPACITY]:
             return True
-        frames, groups = self._frames, self._frames.groups
-        most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
+        groups, most = self._frames.groups, settings.capacity * (settings.layout.frame_nbytes + ROOM)
         if not groups.counts[FREE] or max(groups.counts[DEAD], groups.counts[FULL]) >= LISTED:
             return False
         if words[SIZE] - words[USED] < most:
             return False
-        self._open(words)
+        self._open(words, settings)
         return True
 
-    def _open(self, words: Words) -> None:
-        frames, groups = self._frames, self._frames.groups
+    def _open(self, words: Words, settings: WriteSettings) -> None:
+        groups = self._frames.groups
         groups.counts[FREE] -= 1
         group, last = int(groups.free[groups.counts[FREE]]), int(words[GROUP_OF])
         if last:
@@ -137,17 +144,18 @@ class NumpyEngine:
                 if not groups.table["references"][before]:
                     self._list(np.array([before]), groups.dead, DEAD)
             self._list(np.array([last - 1]), groups.full, FULL)
-        tag = PLAIN if frames.mode == ROWS else RECORDS
+        tag = PLAIN if settings.mode == ROWS else RECORDS
         where = tag << TAG_BITS | int(words[SEGMENT]) << OFFSET_BITS | int(words[USED])
-        groups.table[group] = (where, 0, last, 1, 0, frames.layout_number)
-        words[GROUP_OF], words[COUNT], words[CAPACITY], words[MODE] = group + 1, 0, frames.capacity, frames.mode
+        groups.table[group] = (where, 0, last, 1, 0, settings.layout_number)
+        words[GROUP_OF], words[COUNT], words[CAPACITY], words[MODE] = group + 1, 0, settings.capacity, settings.mode
 
-    def _encode(self, words: Words, stack: npt.NDArray[np.uint8], last: Bytes) -> list[bytes]:
+    def _encode(self, words: Words, stack: Bytes, last: Bytes, settings: WriteSettings) -> list[bytes]:
         """The records of frames that come next in a lane's group."""
         if words[MODE] == ROWS:
             return [frame.tobytes() for frame in stack]
         before: list[Bytes | None] = [last if words[COUNT] else None, *stack[:-1]]
-        return [encode_frame(self._frames, f, b, int(words[MODE])) for f, b in zip(stack, before, strict=True)]
+        mode, references = int(words[MODE]), self._frames.references
+        return [encode_frame(f, b, mode, settings, references) for f, b in zip(stack, before, strict=True)]
 
     def _append(self, lane: int, stack: npt.NDArray[np.uint8], records: list[bytes]) -> None:
         """Add frames to a lane's group. All that may fail for want of memory comes first."""
@@ -156,7 +164,7 @@ class NumpyEngine:
         used, segment, group = int(words[USED]), int(words[SEGMENT]), int(words[GROUP_OF]) - 1
         self._frames.heap.segment(segment)[used : used + data.size] = data
         if words[MODE] != ROWS:
-            self._frames.lanes.frames[lane] = stack[-1]
+            self._frames.lanes.frames[lane, : stack.shape[1]] = stack[-1]
         words[USED] += data.size
         words[COUNT] += len(records)
         table["size"][group] += data.size
@@ -183,7 +191,7 @@ class NumpyEngine:
         """Decode a group's frames from `first` on to the frames of `out`."""
         frames, entry = self._frames, self._frames.groups.table[group]
         where, nbytes = int(entry["where"]), out[0].size
-        data = group_bytes(frames, where)
+        data = frames.group_bytes(where)
         if where >> TAG_BITS == PLAIN:
             rows = data[first * nbytes : (first + len(out)) * nbytes]
             out[...] = rows.reshape(out.shape)
@@ -195,6 +203,6 @@ class NumpyEngine:
         start = max(k for k in range(first + 1) if records[k][0] != SINCE_LAST)
         frame = np.empty(nbytes, np.uint8)
         for k in range(start, first + len(out)):
-            decode_frame(frames, *records[k], frame)
+            decode_frame(*records[k], frame, frames.references, frames.decoder)
             if k >= first:
                 out[k - first] = frame.reshape(out.shape[1:])

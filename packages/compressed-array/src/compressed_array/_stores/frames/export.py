@@ -95,7 +95,7 @@ def renumbered(groups: Numbers, numbers: RecordNumbers) -> RecordNumbers:
     return new
 
 
-def export_groups(frames: Frames, groups: Numbers, choice: Any, found: bool) -> FrameExport:
+def export_groups(frames: Frames, groups: Numbers, choice: Any, layout: int, found: bool) -> FrameExport:
     """These groups, in this order."""
     table = frames.groups.table[groups]
     size = table["size"].astype(np.int64)
@@ -110,7 +110,7 @@ def export_groups(frames: Frames, groups: Numbers, choice: Any, found: bool) -> 
     return FrameExport(
         choice,
         list(frames.layouts),
-        frames.layout_number,
+        layout,
         found,
         list(frames.codecs)
         if is_packed.any() or isinstance(choice, DeltaZstd)
@@ -149,9 +149,8 @@ def restore_groups(frames: Frames, export: FrameExport) -> None:
     """Put exported groups into new `Frames`; nobody has a reference to any of them."""
     frames.layouts = []  # groups know theirs by its place among the exported ones
     for layout in export.layouts:
-        frames.use_layout(layout)
-    frames.use_layout(export.layouts[export.layout])
-    frames.lanes.start_over(frames.layout.frame_nbytes)
+        frames.number_of(layout)
+    frames.lanes.start_over(export.layouts[export.layout].frame_nbytes)
     frames.references += [np.ascontiguousarray(reference) for reference in export.references]
     frames.codecs = list(export.codecs) or frames.codecs
     size = export.size.astype(np.int64)
@@ -166,7 +165,7 @@ def restore_groups(frames: Frames, export: FrameExport) -> None:
     groups.free = np.append(np.arange(len(groups.table) - 1, len(size) - 1, -1), np.zeros(len(size), np.int64))
     groups.counts[FREE] = len(groups.table) - len(size)
     largest = max((layout.frame_nbytes for layout in frames.layouts), default=0)
-    frames.most_unpacked = SLOTS * (largest + ROOM)
+    frames.expect_unpacked(SLOTS * (largest + ROOM))
 
 
 def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbers: RecordNumbers) -> None:

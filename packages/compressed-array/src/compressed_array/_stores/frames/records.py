@@ -7,70 +7,60 @@ records to memory, and `kernels.read` reads them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
 from compressed_array._runtime.types import Bytes
 from compressed_array._stores.frames import codebooks, residuals
 from compressed_array._stores.frames.groups import (
-    ADDRESS_MASK,
-    FIRST_CODEC,
     FROM_REFERENCE,
     KIND_BITS,
-    NARROW,
     RAW,
     SINCE_LAST,
-    TAG_BITS,
     ZSTD,
 )
 from compressed_array._stores.frames.lanes import DELTA, ENOUGH, INTRA
-from compressed_array._stores.frames.tables import Frames
+from compressed_array._stores.frames.settings import WriteSettings
 from compressed_array.codecs import _changes
 from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 
 
 def encode_frame(
-    frames: Frames,
     frame: Bytes,
     last: Bytes | None,
     mode: int,
+    settings: WriteSettings,
+    references: list[Bytes],
     changes: Callable[[Bytes, Bytes], bytes] = _changes.encode,
 ) -> bytes:
-    """The smallest record for a frame; `last` is the frame before it, if the group has one."""
+    """Returns the smallest record for a frame; `last` is the frame before it, if the group has one."""
     kind, best = RAW, frame.tobytes()
     if mode == DELTA:
         if last is not None:
             found = changes(frame, last)
             if len(found) < len(best):
                 kind, best = SINCE_LAST, found
-        for base in dict.fromkeys((frames.reference, 0)):
+        for base in dict.fromkeys((settings.reference, 0)):
             if len(best) * ENOUGH <= frame.size:
                 break
-            found = bytes([base]) + changes(frame, frames.references[base][: frame.size])
+            found = bytes([base]) + changes(frame, references[base][: frame.size])
             if len(found) < len(best):
                 kind, best = FROM_REFERENCE, found
-    if len(best) > 1 and (mode == INTRA or len(best) > frames.worth_zstd):
-        how = frames.foretold
+    if len(best) > 1 and (mode == INTRA or len(best) > settings.worth_zstd):
+        how = settings.foretold
         if residuals.foretells(how) == residuals.BOOK:
-            coded = codebooks.encode(frame, frames.references[how >> residuals.NUMBER_AT])
+            coded = codebooks.encode(frame, references[how >> residuals.NUMBER_AT])
             if coded is not None and len(residuals.head(how)) + len(coded) < len(best):
                 record = residuals.head(how) + coded
                 return _changes.varint(len(record) << KIND_BITS | ZSTD) + record
             how = residuals.PLAIN
-        if frames.intra is not None:
-            left = frame if how == residuals.PLAIN else residuals.taken(frame, how, frames.references)
-            found = residuals.head(how) + bytes(frames.intra.encode(left))
+        if settings.intra is not None:
+            left = frame if how == residuals.PLAIN else residuals.taken(frame, how, references)
+            found = residuals.head(how) + bytes(settings.intra.encode(left))
             if len(found) < len(best):
                 kind, best = ZSTD, found
     return _changes.varint(len(best) << KIND_BITS | kind) + best
-
-
-def group_bytes(frames: Frames, where: int) -> Bytes:
-    """The records of a group, unpacked if a codec had packed them; if not, whatever is behind them as well."""
-    start, tag = where & ADDRESS_MASK & OFFSET_MASK, where >> TAG_BITS
-    data = frames.heap.segment((where & ADDRESS_MASK) >> OFFSET_BITS)[start:]
-    return frames.codecs[tag - FIRST_CODEC].decode_part(data) if FIRST_CODEC <= tag < NARROW else data
 
 
 def split_records(data: Bytes, count: int) -> list[tuple[int, Bytes]]:
@@ -102,23 +92,26 @@ def needed_by(kind: int, body: Bytes) -> tuple[int, int, Bytes]:
     return word >> residuals.NUMBER_AT if by_reference else 0, word, rest
 
 
-def decode_frame(frames: Frames, kind: int, body: Bytes, frame: Bytes) -> None:
-    """Turn the frame before into the one that a record holds."""
+def decode_frame(kind: int, body: Bytes, frame: Bytes, references: list[Bytes], decoder: Any) -> None:
+    """Turn the frame before, which is what `frame` holds, into the one that a record says.
+
+    `decoder` reads zstd's records; without zstd it is None.
+    """
     if kind == SINCE_LAST:
         _changes.apply(body, frame)
     elif kind == FROM_REFERENCE:
-        frame[...] = frames.references[int(body[0])][: frame.size]
+        frame[...] = references[int(body[0])][: frame.size]
         _changes.apply(body[1:], frame)
     elif kind == RAW:
         frame[...] = body
     else:
         how, payload = residuals.split(body)
         if residuals.foretells(how) == residuals.BOOK:
-            codebooks.decode(payload, frames.references[how >> residuals.NUMBER_AT], frame)
+            codebooks.decode(payload, references[how >> residuals.NUMBER_AT], frame)
             return
-        if frames.decoder is None:
+        if decoder is None:
             raise CodecUnavailableError("zstd", "zstd")
         left = frame if how == residuals.PLAIN else np.empty_like(frame)
-        frames.decoder.decode(payload, out=left)
+        decoder.decode(payload, out=left)
         if how != residuals.PLAIN:
-            residuals.put_back(left, how, frames.references, frame)
+            residuals.put_back(left, how, references, frame)

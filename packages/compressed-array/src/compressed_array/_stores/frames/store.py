@@ -22,20 +22,33 @@ import numpy.typing as npt
 
 from compressed_array._runtime.epochs import Epochs
 from compressed_array._runtime.loading import is_known
+from compressed_array._runtime.types import Words
 from compressed_array._stores.frames import description, engine_native
 from compressed_array._stores.frames.adoption import Adoption
 from compressed_array._stores.frames.engine import Engine
+from compressed_array._stores.frames.engine_native import NativeEngine
 from compressed_array._stores.frames.engine_numpy import NumpyEngine
 from compressed_array._stores.frames.export import FrameExport, FrameSnapshot, export_groups, renumbered, restore_groups
-from compressed_array._stores.frames.groups import DEAD, FULL, ITEMS, MANY, NARROW, PLAIN, PUT_AND_DIED, SLOTS
+from compressed_array._stores.frames.groups import (
+    DEAD,
+    FULL,
+    ITEMS,
+    LISTED,
+    MANY,
+    NARROW,
+    PLAIN,
+    PUT,
+    PUT_AND_DIED,
+    SLOTS,
+)
 from compressed_array._stores.frames.lanes import CAPACITY, DELTA
 from compressed_array._stores.frames.layouts import Geometry, Layout, stacks, strides_of
 from compressed_array._stores.frames.policy import WritePolicy
-from compressed_array._stores.frames.row_writer import RowWriter
+from compressed_array._stores.frames.row_writer import RowStep, RowWriter
 from compressed_array._stores.frames.stacks import StackFinder, given_layout
-from compressed_array._stores.frames.tables import LARGEST_ITEM, SMALL_FRAME, Frames
+from compressed_array._stores.frames.tables import LARGEST_ITEM, Frames
 from compressed_array._stores.frames.upkeep import Upkeep
-from compressed_array._stores.protocol import Lanes, RecordNumbers, Records, exchange, unchanging
+from compressed_array._stores.protocol import LaneNumbers, RecordNumbers, Records, exchange, unchanging
 from compressed_array.errors import BusyStoreError
 
 DENSE = 0.5  # of the frames of groups, so many are needed by items that are taken over with them
@@ -58,17 +71,16 @@ class FrameStore:
         self.epochs = Epochs()
         self.item_shape, self.dtype, self.record_nbytes = item_shape, dtype, nbytes
         layout = given_layout(item_shape, dtype.itemsize, codec)
-        self._frames = Frames(item_shape, dtype.itemsize, layout or Layout.unstacked(nbytes))
-        self._is_given = layout is not None
-        self._finder = None if self._is_given or not stacks(item_shape) else StackFinder(item_shape)
-        self._policy = WritePolicy(self._frames, self.epochs, codec)
+        is_given, layout = layout is not None, layout or Layout.unstacked(nbytes)
+        self._frames, self._is_given = Frames(item_shape, dtype.itemsize, layout.frame_nbytes), is_given
+        self._finder = None if is_given or not stacks(item_shape) else StackFinder(item_shape)
+        self._policy = WritePolicy(self._frames, self.epochs, codec, layout, is_given=is_given)
         self._upkeep = Upkeep(self._frames, self.epochs, self._policy)
-        self._adoption = Adoption(self._frames)
+        self._adoption = Adoption(self._frames, self._policy)
         self._engine: Engine | None = None
-        self._known_lanes: tuple[Lanes | None, Lanes | None] = None, None
+        self._known_lanes: tuple[LaneNumbers | None, LaneNumbers | None] = None, None
         self._released_later: deque[RecordNumbers] = deque()
         self._version = 0
-        self.changes = 0  # counts whatever may change what a `RowWriter` has put together
         self._snapshot: Callable[[], FrameSnapshot | None] = lambda: None
 
     @property
@@ -98,7 +110,7 @@ class FrameStore:
         """Two reads in one, in which frames that both need are decoded once."""
         self.engine.read(unchanging(numbers), out, unchanging(others), other_out)
 
-    def write(self, items: npt.NDArray[Any], lanes: Lanes) -> RecordNumbers:
+    def write(self, items: npt.NDArray[Any], lanes: LaneNumbers) -> RecordNumbers:
         self._flush()
         numbers = np.zeros(len(items), np.uint32)
         if not items.size or not self.record_nbytes:
@@ -109,66 +121,55 @@ class FrameStore:
             frames.lanes.grow(int(lanes.max()) + 1)
             self._known_lanes = lanes, known
         self._look_for_stack(items, lanes)
-        geometry = frames.geometry(strides_of(items))
+        layout = self._policy.settings.layout
+        geometry = frames.geometry(layout, strides_of(items))
         if geometry is None:
             items = np.ascontiguousarray(items)
-            geometry = frames.geometry(strides_of(items))
+            geometry = frames.geometry(layout, strides_of(items))
             assert geometry is not None  # C order is dense
         frames.lanes.arrange(geometry.strides)
         self._write_on(items, geometry, lanes, 0, numbers)
         return numbers
 
-    def row_writer(self, rows: RecordNumbers, lanes: Lanes) -> RowWriter:
+    def row_writer(self, rows: RecordNumbers, lanes: LaneNumbers) -> RowWriter:
         return RowWriter(self, rows, lanes)
 
-    @property
-    def has_releases_left(self) -> bool:
-        """Whether finalisers have left something to do."""
-        return bool(self._released_later)
-
-    def passes(self) -> bool:
-        """Whether the next items need not be looked at for how they are stacked, which then counts as a look."""
-        return self._finder is None or self._finder.passes()
-
-    def known_geometry(self, strides: tuple[int, ...], lanes: Lanes) -> Geometry | None:
-        """The geometry of items that can be written at once, since items like them were, and to these lanes."""
+    def prepare_row(self, items: npt.NDArray[Any], rows: RecordNumbers, lanes: LaneNumbers) -> RowStep | None:
         known, other = self._known_lanes
-        if self._policy.lost_stack or not (lanes is known or lanes is other):
+        # As many groups may die of one call as are counted by then.
+        if self._policy.lost_stack or not (lanes is known or lanes is other) or 3 * len(items) > LISTED:
             return None
-        geometry = self._frames.geometry(strides)
-        return geometry if geometry is not None and geometry.strides == self._frames.lanes.strides else None
+        engine, geometry = self.engine, self._frames.geometry(self._policy.settings.layout, strides_of(items))
+        if geometry is None or geometry.strides != self._frames.lanes.strides or not isinstance(engine, NativeEngine):
+            return None
+        return RowStep(engine, self._policy, geometry, items, rows, lanes)
 
-    def finish_row(
-        self,
-        items: npt.NDArray[Any],
-        geometry: Geometry,
-        lanes: Lanes,
-        done: int,
-        numbers: RecordNumbers,
-        cells: RecordNumbers,
-    ) -> None:
-        """Do what is left to do of a row: see to groups that died, or write the rest of the items and put them."""
+    def write_row(self, step: RowStep, row: int, items: npt.NDArray[Any]) -> bool:
+        if self._released_later or (self._finder is not None and not self._finder.passes()):  # last, since it counts
+            return False
+        done = step.engine.write_row(step.words, items, row)
         if done == PUT_AND_DIED:
-            self.changes += 1
             self._upkeep.reclaim_dead()
-            return
-        self._write_on(items, geometry, lanes, done, numbers)
-        exchange(self, cells, numbers)
+        elif done != PUT:
+            numbers = step.numbers.copy()
+            self._write_on(items, step.geometry, step.lanes, done, numbers)
+            exchange(self, step.rows, row, numbers)
+        return True
 
     def _write_on(
-        self, items: npt.NDArray[Any], geometry: Geometry, lanes: Lanes, done: int, numbers: RecordNumbers
+        self, items: npt.NDArray[Any], geometry: Geometry, lanes: LaneNumbers, done: int, numbers: RecordNumbers
     ) -> None:
         """Write what is not done yet, and see to groups that are full; none of it, if that fails."""
         self._version += 1
-        self.changes += 1
-        engine = self.engine
+        engine, policy = self.engine, self._policy
         try:
             is_done = False
             while not is_done:
-                end = min(done + self._policy.patience, len(items))
-                while (done := engine.write(items[:end], geometry, lanes[:end], done, numbers)) < end:
+                end = min(done + policy.patience, len(items))
+                part, lane_of = items[:end], lanes[:end]
+                while (done := engine.write(part, geometry, lane_of, done, numbers, policy.settings)) < end:
                     self._upkeep.make_room(int(lanes[done]), engine)
-                if self._frames.groups.counts[FULL] >= self._frames.many_full:
+                if self._frames.groups.counts[FULL] >= policy.settings.many_full:
                     self._upkeep.process_full(engine)
                 is_done = done == len(items)
         except BaseException:
@@ -181,7 +182,6 @@ class FrameStore:
 
     def release(self, numbers: RecordNumbers) -> None:
         self._version += 1
-        self.changes += 1
         numbers = np.ascontiguousarray(numbers)
         done = 0
         while (done := self.engine.release(numbers, done)) < len(numbers):
@@ -218,7 +218,7 @@ class FrameStore:
     def export(self, numbers: RecordNumbers) -> tuple[FrameExport, RecordNumbers]:
         self._make_whole()
         groups = np.unique(self._frames.needed(numbers))
-        exported = export_groups(self._frames, groups, self.codec_choice, self._finder is None)
+        exported = self._export(groups)
         return exported, renumbered(groups, numbers)
 
     def take_out(self, numbers: RecordNumbers) -> tuple[FrameExport, RecordNumbers] | None:
@@ -229,12 +229,16 @@ class FrameStore:
         is_dense = np.count_nonzero(items) >= DENSE * int(frames.sum())
         return self.export(numbers) if is_dense else None
 
+    def _export(self, groups: Words) -> FrameExport:
+        """Returns these groups, in this order."""
+        layout = self._policy.settings.layout_number
+        return export_groups(self._frames, groups, self.codec_choice, layout, self._finder is None)
+
     def adopt(self, export: FrameExport, numbers: RecordNumbers, out: RecordNumbers) -> bool:
         self._flush()
         if not self._would_write(export):
             return False
         self._version += 1
-        self.changes += 1
         layout = export.layouts[export.layout]
         if self._finder is not None and export.found and layout.depth > 1:
             self._finder = None
@@ -248,18 +252,18 @@ class FrameStore:
 
     def _would_write(self, export: FrameExport) -> bool:
         """Whether exported groups are such as this store would write, or packs and looks at when it has them."""
-        frames, policy, choice = self._frames, self._policy, export.choice
+        frames, policy, settings, choice = self._frames, self._policy, self._policy.settings, export.choice
         level, coded = getattr(policy.choice, "level", None), (export.tag != PLAIN) & (export.tag != NARROW)
         used = [export.layouts[number] for number in np.unique(export.layout_of).tolist()]
         # For "auto", what another codec has chosen is good enough if the last look chose nothing else.
         is_settled = not isinstance(policy.choice, str) or policy.has_looked
-        is_rows = frames.layout.frame_nbytes < SMALL_FRAME and not coded.any()
-        alike = choice == policy.choice or is_rows or (frames.mode == DELTA and is_settled)
+        is_rows = settings.is_small and not coded.any()
+        alike = choice == policy.choice or is_rows or (settings.mode == DELTA and is_settled)
         return (
             alike
             and policy.is_in_order
             and (level is None or not (export.count[coded] > level).any())
-            and (not self._is_given or used == [frames.layout])
+            and (not self._is_given or used == [settings.layout])
             and len(set(frames.layouts) | set(export.layouts)) <= MOST_LAYOUTS
         )
 
@@ -294,7 +298,8 @@ class FrameStore:
         restore_groups(store._frames, export)
         if export.found:
             store._finder = None
-        store._policy.resume()
+        store._policy.resume(export.layouts[export.layout])
+        store._upkeep.resume()
         store._frames.groups.table["references"][: len(export.size)] = 1
         store.claim(numbers)
         if not shared:
@@ -326,7 +331,7 @@ class FrameStore:
             taken, version = self._snapshot(), (self._version, int(self._frames.groups.counts[ITEMS]), turn)
             if taken is None or taken.version != version:
                 groups = np.flatnonzero(self._frames.groups.table["references"]).astype(np.int64)
-                exported = export_groups(self._frames, groups, self.codec_choice, self._finder is None)
+                exported = self._export(groups)
                 taken = FrameSnapshot(self.item_shape, self.dtype, exported, groups, version)
                 self._snapshot = weakref.ref(taken)
             return taken
@@ -336,13 +341,13 @@ class FrameStore:
         """What writes and reads. Kernels are compiled when the first item is written, not when the array is made."""
         if self._engine is None:
             native = engine_native.is_usable(self._frames)
-            engine: Engine = engine_native.NativeEngine(self._frames) if native else NumpyEngine(self._frames)
+            engine: Engine = NativeEngine(self._frames) if native else NumpyEngine(self._frames)
             if not native and not all(map(is_known, engine_native.modules(self._frames))):
                 return engine  # for a signal's handler that came too early to say
             self._engine = engine
         return self._engine
 
-    def _look_for_stack(self, items: npt.NDArray[Any], lanes: Lanes) -> None:
+    def _look_for_stack(self, items: npt.NDArray[Any], lanes: LaneNumbers) -> None:
         """Divide items into frames as they are stacked, once that is seen, and no longer if it was not so after all."""
         if self._finder is not None:
             stack = self._finder.look(items, lanes, self._frames.lanes)
@@ -350,17 +355,16 @@ class FrameStore:
                 self._finder = None
                 self._use_layout(Layout.of(self.item_shape, self.dtype.itemsize, *stack))
         elif self._policy.lost_stack:
-            self._policy.lost_stack = False
-            if not self._is_given:
-                self._finder = StackFinder(self.item_shape)
-                self._use_layout(Layout.unstacked(self.record_nbytes))
+            self._finder = StackFinder(self.item_shape)
+            self._use_layout(Layout.unstacked(self.record_nbytes))
 
     def _use_layout(self, layout: Layout) -> None:
         """Divide items in another way from now on."""
         self._upkeep.close_lanes()
-        self._frames.use_layout(layout)
+        # With room for the larger frames until both have changed: an interrupt may come in between.
+        self._frames.lanes.start_over(max(layout.frame_nbytes, self._policy.settings.layout.frame_nbytes))
+        self._policy.use_layout(layout)
         self._frames.lanes.start_over(layout.frame_nbytes)
-        self._policy.start_over()
 
     def _make_whole(self) -> None:
         """Have all done that is due, before items are taken out."""
@@ -371,7 +375,6 @@ class FrameStore:
 
     def _flush(self, *, thoroughly: bool = False) -> None:
         """Do what finalisers have left to do; thoroughly, also what is due for groups but was put off."""
-        self.changes += 1
         while self._released_later:
             self.release(self._released_later.popleft())
         if thoroughly and self._engine is not None:  # nothing was ever written without one

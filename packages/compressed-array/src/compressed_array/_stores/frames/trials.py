@@ -22,6 +22,7 @@ from compressed_array._runtime.types import Bytes
 from compressed_array._stores.frames import codebook_learning, codebooks, residuals
 from compressed_array._stores.frames.groups import SLOTS
 from compressed_array._stores.frames.lanes import ENOUGH
+from compressed_array._stores.frames.settings import WriteSettings
 from compressed_array._stores.frames.tables import MOST_REFERENCES, Frames
 from compressed_array.codecs.delta import encode_changes
 from compressed_array.codecs.zstd import Zstd
@@ -51,6 +52,7 @@ class Trial:
     """Runs of frames that followed each other, and what they come to."""
 
     frames: Frames
+    settings: WriteSettings
     runs: list[npt.NDArray[np.uint8]]
     levels: list[Zstd]
     foretold: int = residuals.PLAIN
@@ -58,8 +60,8 @@ class Trial:
     book: Bytes | None = None  # a new one, which `foretold` takes to be the next reference
 
     def __post_init__(self) -> None:
-        base = self.frames.references[self.frames.reference][: self.runs[0].shape[1]]
-        bases = [base] if self.frames.reference == 0 else [base, self.frames.references[0][: base.size]]
+        base = self.frames.references[self.settings.reference][: self.runs[0].shape[1]]
+        bases = [base] if self.settings.reference == 0 else [base, self.frames.references[0][: base.size]]
         self._changes = [
             [_changes(run[0], None, bases), *(_changes(b, a, bases) for a, b in pairwise(run))] for run in self.runs
         ]
@@ -78,8 +80,8 @@ class Trial:
     def _find_what_is_foretold(self) -> None:
         """See what zstd, at the first level, had best be given."""
         ways = [residuals.word(residuals.BEFORE, distance, self.frames.itemsize) for distance in self._distances()]
-        if self.frames.reference:
-            ways.append(residuals.word(residuals.REFERENCE, self.frames.reference, self.frames.itemsize))
+        if self.settings.reference:
+            ways.append(residuals.word(residuals.REFERENCE, self.settings.reference, self.frames.itemsize))
         if self.frames.itemsize in residuals.SIZES[1:]:  # against nothing: bytes are sorted, and that is all
             ways.append(residuals.word(residuals.REFERENCE, 0, self.frames.itemsize))
         self.level = self.levels[0]
@@ -99,7 +101,7 @@ class Trial:
 
     def _find_book(self, together: npt.NDArray[np.uint8]) -> None:
         """See whether a codebook makes less of frames than zstd: the one in use, or another that suits them better."""
-        now, least = self.frames.foretold, CLEARLY * self.packed.sum()
+        now, least = self.settings.foretold, CLEARLY * self.packed.sum()
         if residuals.foretells(now) == residuals.BOOK:
             sizes = sizes_of(self.sample, now, self.frames.references, None)
             if sizes.sum() < least:
@@ -116,10 +118,10 @@ class Trial:
 
     def _distances(self) -> list[int]:
         """How many bytes before a pixel its neighbours along each axis are."""
-        frames, shape = self.frames, list(self.frames.item_shape)
-        if frames.layout.width:
-            shape[frames.layout.axis] = frames.layout.width
-        steps = {prod(shape[axis + 1 :]) * frames.itemsize for axis in range(len(shape))}
+        layout, shape = self.settings.layout, list(self.frames.item_shape)
+        if layout.width:
+            shape[layout.axis] = layout.width
+        steps = {prod(shape[axis + 1 :]) * self.frames.itemsize for axis in range(len(shape))}
         return sorted(step for step in steps if NEAREST <= step <= self.raw // 2)
 
     @property
@@ -171,12 +173,12 @@ class Trial:
 
     @property
     def _depth(self) -> int:
-        return self.frames.layout.depth
+        return self.settings.layout.depth
 
     @property
     def _call(self) -> float:
         """For a frame out of zstd, whatever goes in."""
-        return CALL + PER_MADE_BYTE * self.frames.layout.frame_nbytes
+        return CALL + PER_MADE_BYTE * self.settings.layout.frame_nbytes
 
     @property
     def _copy(self) -> float:

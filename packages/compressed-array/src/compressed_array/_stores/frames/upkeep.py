@@ -19,6 +19,7 @@ from compressed_array._runtime.memory import return_free_memory
 from compressed_array._runtime.payloads import Payloads
 from compressed_array._runtime.types import Words
 from compressed_array._stores.frames.bitpack import narrow, word_of
+from compressed_array._stores.frames.dictionaries import Packing
 from compressed_array._stores.frames.engine import Engine
 from compressed_array._stores.frames.groups import (
     ADDRESS_MASK,
@@ -35,8 +36,8 @@ from compressed_array._stores.frames.groups import (
 )
 from compressed_array._stores.frames.lanes import BUFFER, CAPACITY, GROUP_OF, LAST, ROOM, ROWS, SEGMENT, SIZE, USED
 from compressed_array._stores.frames.policy import WritePolicy
-from compressed_array._stores.frames.records import encode_frame, group_bytes
-from compressed_array._stores.frames.tables import SMALL_FRAME, Frames
+from compressed_array._stores.frames.records import encode_frame
+from compressed_array._stores.frames.tables import Frames
 from compressed_array.codecs.delta import encode_changes
 
 _NO_GROUPS: Words = np.empty(0, np.int64)
@@ -49,24 +50,30 @@ class Upkeep:
     def __init__(self, frames: Frames, epochs: Epochs, policy: WritePolicy) -> None:
         self._frames, self._epochs, self._policy = frames, epochs, policy
         self._narrows = True  # whether rows got smaller by it, the last time
+        self._repacked_by = 0  # the last codec that groups of earlier ones were packed by
+
+    def resume(self) -> None:
+        """Go on with the groups that a restored store came with."""
+        self._repacked_by = self._policy.last_codec
 
     def make_room(self, lane: int, engine: Engine) -> None:
         """See to it that the next item of a lane can be written."""
-        frames = self._frames
+        frames, settings = self._frames, self._policy.settings
         # Lanes of small frames need memory often, and there is little to be had from tidying up.
-        is_small = frames.layout.frame_nbytes < SMALL_FRAME
+        is_small = settings.is_small
         if not is_small or frames.groups.counts[DEAD] >= MANY:
             self.reclaim_dead()
-        if not is_small or frames.groups.counts[FULL] >= frames.many_full:
+        if not is_small or frames.groups.counts[FULL] >= settings.many_full:
             self.process_full(engine)
+            settings = self._policy.settings
         if not frames.groups.counts[FREE]:
             frames.groups.grow()
         words = frames.lanes.words[lane]
-        most = frames.capacity * (frames.layout.frame_nbytes + ROOM)
+        most = settings.capacity * (settings.layout.frame_nbytes + ROOM)
         if words[SIZE] - words[USED] < most:
             # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
             # Groups that are packed or narrowed do not stay here, so there a few pages will do.
-            leave = self._narrows and frames.capacity > 1 if is_small else self._policy.packing is not None
+            leave = self._narrows and settings.capacity > 1 if is_small else self._policy.packing is not None
             if leave:
                 segment = frames.heap.reserve(most, most + _heap.SMALLEST_SEGMENT // 16, fresh=not is_small)
             else:
@@ -85,20 +92,19 @@ class Upkeep:
         if not len(groups):
             return
         packed = self._policy.packing is not None
-        self._policy.observe(groups, engine)
+        has_changed = self._policy.observe(groups, engine)
         if self._policy.packing is not None and not packed:
             # What lanes write next will be packed and leave segments that were made to stay.
             self._close_segments()
         self.narrow(groups)
-        if self._policy.has_changed:
-            self._policy.has_changed = False
+        if has_changed:
             self._write_anew(groups, engine)
         packing = self._policy.packing
         if packing is not None:
             self.pack(groups, packing.codec)
-            if packing.learnt:
-                packing.learnt = False
-                self._pack_anew(packing.codec)
+            if packing.codec != self._repacked_by:
+                self._repacked_by = packing.codec
+                self._pack_anew(packing)
         self._policy.stored(groups)
         self._move_garbage(int(self._frames.groups.table["size"][groups].sum()))
 
@@ -123,20 +129,19 @@ class Upkeep:
 
     def _write_anew(self, groups: Words, engine: Engine) -> None:
         """Write groups that were just filled as the next ones will be; a short stream may have few more."""
-        frames, table = self._frames, self._frames.groups.table
+        references, table, settings = self._frames.references, self._frames.groups.table, self._policy.settings
         entries = table[groups]
-        like = (entries["references"] > 0) & (entries["layout"] == frames.layout_number)
-        groups = groups[like & (entries["where"] >> TAG_BITS == RECORDS)] if frames.mode != ROWS else groups[:0]
+        like = (entries["references"] > 0) & (entries["layout"] == settings.layout_number)
+        groups = groups[like & (entries["where"] >> TAG_BITS == RECORDS)] if settings.mode != ROWS else groups[:0]
         if not len(groups):
             return
         parts = []
         for group, count in zip(groups.tolist(), table["count"][groups].tolist(), strict=True):
             stack = self._policy.decode(engine, group * SLOTS + 1 + np.arange(count))
-            pairs = zip(stack, [None, *stack[:-1]], strict=True)
-            parts.append(
-                b"".join(encode_frame(frames, frame, last, frames.mode, encode_changes) for frame, last in pairs)
-            )
-        payloads = Payloads.from_parts([np.frombuffer(part, np.uint8) for part in parts])
+            pairs, way = zip(stack, [None, *stack[:-1]], strict=True), (settings.mode, settings, references)
+            records = b"".join(encode_frame(frame, last, *way, encode_changes) for frame, last in pairs)
+            parts.append(np.frombuffer(records, np.uint8))
+        payloads = Payloads.from_parts(parts)
         smaller = np.flatnonzero(payloads.size < table["size"][groups])
         if self._policy.packing is not None:
             smaller = np.arange(len(groups))
@@ -151,43 +156,39 @@ class Upkeep:
 
     def narrow(self, groups: Words) -> None:
         """Write the rows of groups of small frames, of the present layout, in fewer bits where that is smaller."""
-        frames, nbytes = self._frames, self._frames.layout.frame_nbytes
-        if nbytes >= SMALL_FRAME or not len(groups):
+        frames, settings = self._frames, self._policy.settings
+        if not settings.is_small or not len(groups):
             return
         entries = frames.groups.table[groups]
         plain = (entries["where"] >> TAG_BITS == PLAIN) & (entries["references"] > 0)
-        plain &= (entries["layout"] == frames.layout_number) & (entries["count"] > 1)
+        plain &= (entries["layout"] == settings.layout_number) & (entries["count"] > 1)
         groups, entries = groups[plain], entries[plain]
         if not len(groups):
             return
         size = entries["size"].astype(np.int64)
         rows = frames.heap.payloads(entries["where"] & ADDRESS_MASK, size)
-        payloads = narrow(rows, nbytes, word_of(frames.itemsize))
+        payloads = narrow(rows, settings.layout.frame_nbytes, word_of(frames.itemsize))
         smaller = np.flatnonzero(payloads.size < size)
         self._narrows = 2 * len(smaller) > len(groups)
         if len(smaller):
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), NARROW << TAG_BITS))
 
-    def _pack_anew(self, codec: int) -> None:
+    def _pack_anew(self, packing: Packing) -> None:
         """Put what earlier codecs packed through a new one, as far as a write can wait for that."""
+        codec, left = packing.codec, MOST_PACKED_ANEW
         self.reclaim_dead()  # or they would seem to need their dictionary
-        left = MOST_PACKED_ANEW
         for earlier in range(codec):
             for group in self._packed_by(earlier):  # one by one, since all of them unpacked may take a lot of memory
                 left -= self.pack(np.array([group]), codec, anew=True) if left > 0 else 0
             self._frames.codecs[earlier].stop_compressing()
             if not len(self._packed_by(earlier)):
-                self._epochs.retire(partial(self._drop_dictionary, earlier))
+                self._epochs.retire(partial(packing.drop_dictionary, earlier))
         self._move_garbage(MOST_PACKED_ANEW, thoroughly=True)
         self._epochs.collect()
         return_free_memory()  # learning took more of it than many an array does
 
-    def _drop_dictionary(self, codec: int) -> None:
-        """Give up a codec's dictionary, of which no group and no reader has need; the first codec has none."""
-        self._frames.codecs[codec] = self._frames.codecs[0]
-
     def _unpacked(self, where: int, size: int) -> npt.NDArray[np.uint8]:
-        data = group_bytes(self._frames, where)
+        data = self._frames.group_bytes(where)
         return data if FIRST_CODEC <= where >> TAG_BITS < NARROW else data[:size]
 
     def _packed_by(self, codec: int) -> Words:
