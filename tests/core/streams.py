@@ -11,7 +11,6 @@ from conftest import CODECS
 import compressed_array as ca
 from compressed_array._heap import OFFSET_BITS
 from compressed_array._stores.frames.groups import ADDRESS_MASK, FREE, RECORDS
-from compressed_array._stores.frames.lanes import GROUP_OF
 from compressed_array._stores.frames.records import split_records
 
 Frame = np.ndarray[Any, Any]
@@ -124,7 +123,7 @@ def check_store(*arrays: Any) -> None:
         frames = store._frames
         groups, table = frames.groups, frames.groups.table
         numbers = [table_.numbers for table_ in {id(a._table): a._table for a in arrays}.values()]
-        held = frames.lanes.words[frames.lanes.words[:, GROUP_OF] > 0, GROUP_OF] - 1
+        held = frames.lanes.table["group"][frames.lanes.table["group"] > 0] - 1
         before = table["before"][held].astype(np.int64)
         by_lanes = np.concatenate([held, before[before > 0] - 1])
         needed = np.concatenate([frames.needed(np.concatenate(numbers)), by_lanes])

@@ -22,7 +22,6 @@ from compressed_array._heap import OFFSET_BITS
 from compressed_array._runtime import loading
 from compressed_array._stores.frames import adoption, engine_native
 from compressed_array._stores.frames.groups import ADDRESS_MASK, FREE
-from compressed_array._stores.frames.lanes import GROUP_OF
 from compressed_array._stores.frames.store import FrameStore
 from compressed_array.codecs.delta import Delta
 
@@ -413,8 +412,8 @@ def needed_more_than_counted(*arrays: Any) -> str:
     with store.epochs.writing:
         store._flush(thoroughly=True)
         frames = store._frames
-        table, words = frames.groups.table, frames.lanes.words
-        held = words[words[:, GROUP_OF] > 0, GROUP_OF] - 1
+        table, open_groups = frames.groups.table, frames.lanes.table["group"]
+        held = open_groups[open_groups > 0] - 1
         before = table["before"][held].astype(np.int64)
         needed = [frames.needed(array._table.numbers) for array in arrays]
         counts = np.bincount(np.concatenate([*needed, held, before[before > 0] - 1]), minlength=len(table))

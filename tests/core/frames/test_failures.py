@@ -13,7 +13,7 @@ from arrays import assert_same
 import compressed_array as ca
 from compressed_array._stores.frames import engine_native, engine_numpy
 from compressed_array._stores.frames.groups import MOST_GROUPS, Groups
-from compressed_array._stores.frames.lanes import COUNT, SEGMENT, Lanes
+from compressed_array._stores.frames.lanes import Lanes
 from compressed_array._stores.frames.upkeep import Upkeep
 from compressed_array.codecs.delta import Delta
 
@@ -39,9 +39,10 @@ def test_an_interrupt_between_a_new_segment_and_its_first_frame(monkeypatch: pyt
     make_room = Upkeep.make_room
 
     def interrupt(upkeep: Upkeep, lane: int, engine: Any) -> None:
-        segment, count = upkeep._frames.lanes.words[lane, [SEGMENT, COUNT]].tolist()
+        lanes = upkeep._frames.lanes.table
+        segment, count = int(lanes["segment"][lane]), int(lanes["count"][lane])
         make_room(upkeep, lane, engine)
-        if 0 < count < 8 and upkeep._frames.lanes.words[lane, SEGMENT] != segment and not interrupted:
+        if 0 < count < 8 and lanes["segment"][lane] != segment and not interrupted:
             interrupted.append(lane)
             raise KeyboardInterrupt
 
@@ -87,11 +88,11 @@ def test_no_memory_for_the_second_frame_of_an_item(monkeypatch: pytest.MonkeyPat
 def test_lanes_that_could_not_be_made_anew_are_the_old_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     lanes = Lanes((4,), 1, 4)
     lanes.grow(2)
-    words, items = lanes.words, lanes.items
+    table, items = lanes.table, lanes.items
     monkeypatch.setattr(np, "arange", lambda *a: (_ for _ in ()).throw(MemoryError))
     with pytest.raises(MemoryError):
         lanes.grow(300)
-    assert lanes.words is words
+    assert lanes.table is table
     assert lanes.items is items
 
 

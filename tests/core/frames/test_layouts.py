@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from streams import Stacked, check_store, frames_stored
 
 import compressed_array as ca
-from compressed_array._stores.frames.layouts import DEPTH, FRAME, PLACES, RECORD, RUN, Layout, divided, geometry, stacks
+from compressed_array._stores.frames.layouts import Layout, divided, geometry, stacks
 from compressed_array.codecs.delta import Delta
 
 
 def words(layout: Layout, shape: tuple[int, ...], itemsize: int, strides: tuple[int, ...]) -> list[int]:
     found = geometry(layout, shape, itemsize, strides)
     assert found is not None
-    return [int(found.words[i]) for i in (RECORD, DEPTH, FRAME, PLACES, RUN)]
+    return [int(found.record[name][0]) for name in ("record", "depth", "frame", "places", "run")]
 
 
 def test_a_stack_in_c_order() -> None:

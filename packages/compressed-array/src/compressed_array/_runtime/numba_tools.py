@@ -158,6 +158,20 @@ def viewer(element: Any, nbytes: int) -> Kernel:
     return view_at
 
 
+def record_viewer(dtype: np.dtype[np.void]) -> Kernel:
+    """A function that views memory at an address as a record, of which it has the fields for attributes."""
+    record = numba.from_dtype(dtype)
+
+    @intrinsic
+    def record_at(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_value_type(record))
+
+        return record(types.int64), codegen
+
+    return record_at
+
+
 bytes_at, numbers_at, words_at = viewer(types.uint8, 1), viewer(types.uint32, 4), viewer(types.int64, 8)
 
 

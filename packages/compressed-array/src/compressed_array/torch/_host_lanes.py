@@ -10,7 +10,7 @@ import torch
 
 from compressed_array._runtime.loading import native
 from compressed_array._runtime.types import is_compressed
-from compressed_array._stores.frames.lanes import LAST, Lanes
+from compressed_array._stores.frames.lanes import Lanes
 from compressed_array._stores.frames.layouts import Geometry, Layout, count_new, divided, geometry, strides_of
 from compressed_array._stores.protocol import byte_rows
 from compressed_array.torch._coders.base import Ints
@@ -44,12 +44,12 @@ class HostItems:
 
     def forget(self) -> None:
         """Take the next items for the first of their lanes."""
-        self._lanes.words[:, LAST] = 0
+        self._lanes.table["last"] = 0
 
     def are_begun(self, count: int) -> npt.NDArray[np.bool_]:
         """Which of so many lanes have a last item."""
         self._lanes.grow(count)
-        begun: npt.NDArray[np.bool_] = self._lanes.words[:count, LAST] != 0
+        begun: npt.NDArray[np.bool_] = self._lanes.table["last"][:count] != 0
         return begun
 
     def last(self, count: int) -> npt.NDArray[np.uint8]:
@@ -74,7 +74,7 @@ class HostLook:
             self._at = (
                 native("_runtime.numba_tools").address_of(items),
                 items.strides[0] if len(items) > 1 else 0,
-                found.words,
+                found.address,
             )
 
     asks = None  # nothing that the device would have to be waited for
@@ -83,8 +83,8 @@ class HostLook:
         """How many frames of each item are new; None if none of any is."""
         new = np.empty(len(self._lanes), np.int64)
         if self._kernels is not None:
-            return new if self._kernels.count_new_frames(*self._at, self._lanes, self._known.words, new) else None
-        before = {lane: self._known.item(lane) for lane in np.flatnonzero(self._known.words[:, LAST]).tolist()}
+            return new if self._kernels.count_new_frames(*self._at, self._lanes, self._lanes_address(), new) else None
+        before = {lane: self._known.item(lane) for lane in np.flatnonzero(self._known.table["last"]).tolist()}
         for i, lane in enumerate(self._lanes.tolist()):
             item = self._items[i : i + 1]
             old = before.get(lane)
@@ -109,7 +109,7 @@ class HostLook:
         """
         if self._kernels is not None:
             target = native("_runtime.numba_tools").address_of(taken)
-            return int(self._kernels.take_new_frames(*self._at, self._lanes, self._known.words, new, target, room))
+            return int(self._kernels.take_new_frames(*self._at, self._lanes, self._lanes_address(), new, target, room))
         self._items = self._items.copy("K")  # another thread may change them between two looks
         found = self.new()
         new[:] = 0 if found is None else found
@@ -124,12 +124,15 @@ class HostLook:
     def remember(self) -> None:
         """Take these items for the last of their lanes."""
         if self._kernels is not None:
-            self._kernels.remember(*self._at, self._lanes, self._known.words)
+            self._kernels.remember(*self._at, self._lanes, self._lanes_address())
             return
         for i, lane in enumerate(self._lanes.tolist()):
             kept = self._known.item(lane)
             kept[...] = np.ascontiguousarray(self._items[i : i + 1]).view(kept.dtype).reshape(kept.shape)
-            self._known.words[lane, LAST] = 1
+            self._known.table["last"][lane] = 1
+
+    def _lanes_address(self) -> int:
+        return int(native("_runtime.numba_tools").address_of(self._known.table))
 
     def _divided(self, item: Any) -> npt.NDArray[np.uint8]:
         return divided(byte_rows(item, 1), self._layout)

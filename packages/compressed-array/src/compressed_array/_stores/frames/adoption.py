@@ -34,6 +34,7 @@ from compressed_array._stores.frames.groups import (
     ZSTD,
     split_numbers,
 )
+from compressed_array._stores.frames.kernel_records import REWRITE, record
 from compressed_array._stores.frames.lanes import DELTA, ROOM
 from compressed_array._stores.frames.policy import WritePolicy
 from compressed_array._stores.frames.records import decode_frame, encode_frame, needed_by, split_records
@@ -183,10 +184,22 @@ def _rewritten_by_kernel(
     places = np.zeros(MOST_REFERENCES, np.int64)
     places[: len(theirs)] = [address_of(reference) for reference in theirs]
     calls = None if frames.decoder is None else frames.decoder.calls()
-    decompressor = (0, 0) if calls is None else (calls.functions.decompress, calls.decompressor[0])
-    how = settings.reference, settings.worth_zstd, settings.foretold, *engine.compressor(settings), *decompressor
-    words = asks, *how, address_of(work), engine.book_functions[0]
-    told = known, places, ours, np.array(words, np.int64), address_of(out)
+    compress, compressor, level = engine.compressor(settings)
+    how = record(
+        REWRITE,
+        asks=asks,
+        reference=settings.reference,
+        worth_zstd=settings.worth_zstd,
+        foretold=settings.foretold,
+        compress=compress,
+        compressor=compressor,
+        level=level,
+        decompress=0 if calls is None else calls.functions.decompress,
+        decompressor=0 if calls is None else calls.decompressor[0],
+        scratch=address_of(work),
+        encode_words=engine.book_functions[0],
+    )
+    told = known, places, ours, address_of(how), address_of(out)
     said = kernels.rewrite_groups(old.payloads.addresses(), old.counts, nbytes, *told, sizes)
     if said == kernels.DONE:
         return Payloads.in_one_buffer(out, np.cumsum(sizes) - sizes, sizes)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._runtime.types import Words
+from compressed_array._stores.frames.kernel_records import Table
 from compressed_array._stores.frames.layouts import Geometry
 from compressed_array._stores.frames.settings import WriteSettings
 from compressed_array._stores.protocol import RecordNumbers, Records
@@ -35,7 +36,7 @@ class Engine(Protocol):
         out: Records,
         others: RecordNumbers = NO_NUMBERS,
         other_out: Records | None = None,
-        layouts: Words | None = None,
+        layouts: Table | None = None,
     ) -> None:
         """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import get_ident, local
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from compressed_array._runtime.threads import share_count, together
 from compressed_array._runtime.types import Words
 from compressed_array._stores.frames.codebooks import WORD_SIZES
 from compressed_array._stores.frames.engine import NO_NUMBERS
-from compressed_array._stores.frames.kernel_words import WALK_WORDS
+from compressed_array._stores.frames.kernel_records import READER_TABLES, STEP, WALKER, WRITER_TABLES, Table, record
 from compressed_array._stores.frames.lanes import ROOM
 from compressed_array._stores.frames.layouts import Geometry
 from compressed_array._stores.frames.settings import WriteSettings
@@ -50,13 +50,26 @@ class WriterTables:
     """The addresses of the tables that writing changes, and the tables: an address is good as long as they are."""
 
     def __init__(self, frames: Frames, references: Words, address_of: Any) -> None:
-        groups, lanes, layouts = frames.groups, frames.lanes.words, frames.layout_words
+        groups, lanes, layouts = frames.groups, frames.lanes.table, frames.layout_table
         _, used, live = frames.heap.tables()
         self._frames, self._table, self._live = frames, groups.table, live
         self._lanes, self._free, self._used = lanes, groups.free, used
         self._layouts, self.references = layouts, references
-        tables = layouts, references, lanes, groups.free, groups.dead, groups.full, groups.counts, used, live
-        self.words = np.array([address_of(groups.table), len(groups.table), *map(address_of, tables)], np.int64)
+        self._record = record(
+            WRITER_TABLES,
+            groups=address_of(groups.table),
+            group_count=len(groups.table),
+            layouts=address_of(layouts),
+            references=address_of(references),
+            lanes=address_of(lanes),
+            free=address_of(groups.free),
+            dead=address_of(groups.dead),
+            full=address_of(groups.full),
+            counts=address_of(groups.counts),
+            used=address_of(used),
+            live=address_of(live),
+        )
+        self.address = address_of(self._record)
 
     def are_current(self) -> bool:
         """Whether these are still the tables that there are, whatever references have come since.
@@ -66,30 +79,43 @@ class WriterTables:
         frames = self._frames
         return (
             self._free is frames.groups.free
-            and self._lanes is frames.lanes.words
+            and self._lanes is frames.lanes.table
             and self._used is frames.heap.tables()[1]
-            and self._layouts is frames.layout_words
+            and self._layouts is frames.layout_table
         )
 
 
 class ReaderTables:
     """The same for what one thread reads, and that thread's scratch memory: a group may unpack to much."""
 
-    def __init__(self, frames: Frames, layouts: Words, references: Words, decode_words: int, address_of: Any) -> None:
+    def __init__(self, frames: Frames, layouts: Table, references: Words, decode_words: int, address_of: Any) -> None:
         self._of = frames.groups.table, layouts, references, frames.decoder, len(frames.codecs), frames.most_unpacked
         table, _, _, decoder, codecs, unpacked = self._of
         unpacked = unpacked if codecs else 0
-        self._scratch = scratch = map_memory(2 * frames.record_nbytes + unpacked + 3 * ROOM)  # mostly little is touched
+        scratch = map_memory(2 * frames.record_nbytes + unpacked + 3 * ROOM)  # mostly little is touched
         calls = None if decoder is None else decoder.calls()
-        zstd = (0, 0, 0)
-        if calls is not None:
-            zstd = calls.functions.decompress, calls.functions.frame_size, calls.decompressor[0]
-        tables = layouts, references, frames.heap.tables()[0], scratch
-        dictionaries = [codec.calls().decompressor[1] for codec in frames.codecs[:codecs]]
-        words = [address_of(table), len(table), *map(address_of, tables), *zstd, unpacked, decode_words]
-        self.words = np.array([*words, *[0] * WALK_WORDS, *dictionaries], np.int64)
+        dictionaries = np.array([codec.calls().decompressor[1] for codec in frames.codecs[:codecs]], np.int64)
+        walker = np.zeros(1, WALKER)
+        self._kept = scratch, dictionaries, walker
+        self._record = record(
+            READER_TABLES,
+            groups=address_of(table),
+            group_count=len(table),
+            layouts=address_of(layouts),
+            references=address_of(references),
+            segments=address_of(frames.heap.tables()[0]),
+            scratch=address_of(scratch),
+            walker=address_of(walker),
+            decompress=0 if calls is None else calls.functions.decompress,
+            frame_size=0 if calls is None else calls.functions.frame_size,
+            context=0 if calls is None else calls.decompressor[0],
+            unpacked=unpacked,
+            decode_words=decode_words,
+            dictionaries=address_of(dictionaries),
+        )
+        self.address = address_of(self._record)
 
-    def are_of(self, frames: Frames, layouts: Words, references: Words) -> bool:
+    def are_of(self, frames: Frames, layouts: Table, references: Words) -> bool:
         """Whether these are still the tables that there are, and the rest as it was."""
         table, known_layouts, addresses, decoder, codecs, unpacked = self._of
         return (
@@ -100,6 +126,14 @@ class ReaderTables:
             and codecs == len(frames.codecs)
             and unpacked == frames.most_unpacked
         )
+
+
+class Step(NamedTuple):
+    """What the kernel that writes items is told: the address of a record, and all that this has the address of."""
+
+    address: int
+    tables: WriterTables
+    kept: tuple[Any, ...]
 
 
 class NativeEngine:
@@ -128,14 +162,14 @@ class NativeEngine:
         numbers: RecordNumbers,
         settings: WriteSettings,
     ) -> int:
-        step, kept = self.step(items, geometry, lane_of, numbers, settings)
-        done: int = self._writer.write_items(step, self.address_of(items), first, NO_ROW)
-        del kept  # not before: the kernel is told where these lie
+        step = self.step(items, geometry, lane_of, numbers, settings)
+        done: int = self._writer.write_items(step.address, self.address_of(items), first, NO_ROW)
+        del step  # not before: the kernel is told where it lies
         return done
 
-    def write_row(self, step: Words, items: npt.NDArray[Any], row: int) -> int:
-        """Write items and put their numbers into a row of cells, as `step` was told, if all can be done."""
-        done: int = self._writer.write_items(step, self.address_of(items), 0, row)
+    def write_row(self, step: Step, items: npt.NDArray[Any], row: int) -> int:
+        """Write items and put their numbers into a row of cells, as a step says, if all can be done."""
+        done: int = self._writer.write_items(step.address, self.address_of(items), 0, row)
         return done
 
     def step(
@@ -146,19 +180,37 @@ class NativeEngine:
         numbers: RecordNumbers,
         settings: WriteSettings,
         rows: RecordNumbers = NO_NUMBERS,
-    ) -> tuple[Words, Any]:
-        """What the kernel is told to write items that come as these do, and what has to be kept for that."""
+    ) -> Step:
+        """Returns what the kernel is told to write items that come as these do."""
         size, address, tables = geometry.frame_nbytes, self.address_of, self._writer_tables()
         needed = 4 * (size + (size >> 8) + ROOM)
         if len(self._scratch) != needed:  # a store that finds its items to be stacks needs less from then on
             self._scratch = np.empty(needed, np.uint8)
             self._scratch_at = address(self._scratch)
-        words, cells = geometry.words, 0 if rows is NO_NUMBERS else address(rows)
-        places = address(words), len(words), address(lane_of), len(lane_of), address(numbers), cells
-        how = settings.reference, settings.worth_zstd, settings.mode, settings.capacity, settings.layout_number
-        told = items.strides[0], *places, settings.many_full, address(tables.words), *how, settings.foretold
-        step = np.array([*told, *self.compressor(settings), self._scratch_at, self.book_functions[0]], np.int64)
-        return step, (tables, words, lane_of, numbers, rows, self._scratch)
+        compress, context, level = self.compressor(settings)
+        told = record(
+            STEP,
+            stride=items.strides[0],
+            geometry=geometry.address,
+            lane_of=address(lane_of),
+            count=len(lane_of),
+            numbers=address(numbers),
+            cells=0 if rows is NO_NUMBERS else address(rows),
+            tables=tables.address,
+            scratch=self._scratch_at,
+            mode=settings.mode,
+            capacity=settings.capacity,
+            layout=settings.layout_number,
+            many_full=settings.many_full,
+            reference=settings.reference,
+            worth_zstd=settings.worth_zstd,
+            foretold=settings.foretold,
+            compress=compress,
+            context=context,
+            level=level,
+            encode_words=self.book_functions[0],
+        )
+        return Step(address(told), tables, (told, geometry, lane_of, numbers, rows, self._scratch))
 
     def compressor(self, settings: WriteSettings) -> tuple[int, int, int]:
         """zstd's function, the calling thread's context and the level, to write records with; zeros for none."""
@@ -171,7 +223,7 @@ class NativeEngine:
         out: Records,
         others: RecordNumbers = NO_NUMBERS,
         other_out: Records | None = None,
-        layouts: Words | None = None,
+        layouts: Table | None = None,
     ) -> None:
         second = _NO_ROWS if other_out is None else other_out
         decoded, count = out.nbytes + second.nbytes, len(numbers)
@@ -181,7 +233,7 @@ class NativeEngine:
         if shares == 1:
             # Made anew for each: a signal's handler may read here as well.
             tables, progress, began = self._reader_tables(layouts), np.zeros(3, np.int64), perf_counter()
-            self._reader.read_items(numbers, out, others, second, tables.words, progress, count)
+            self._reader.read_items(numbers, out, others, second, tables.address, progress, count)
             self._keep_pace((perf_counter() - began) * 1e9 / decoded)
         else:
             progress = self._read_together(numbers, out, others, second, layouts, shares)
@@ -196,7 +248,7 @@ class NativeEngine:
         out: Records,
         others: RecordNumbers,
         second: Records,
-        layouts: Words | None,
+        layouts: Table | None,
         shares: int,
     ) -> Words:
         progress, caller = np.zeros(3, np.int64), get_ident()
@@ -205,7 +257,7 @@ class NativeEngine:
 
         def work() -> None:
             began, tables = perf_counter(), self._reader_tables(layouts)
-            done = self._reader.read_items(numbers, out, others, second, tables.words, progress, step)
+            done = self._reader.read_items(numbers, out, others, second, tables.address, progress, step)
             if done and get_ident() == caller:  # others may have waited for the interpreter
                 self._keep_pace((perf_counter() - began) * 1e9 * count / (decoded * done))
 
@@ -218,10 +270,10 @@ class NativeEngine:
         self._pace += (min(pace, 2 * self._pace) - self._pace) / 8
 
     def retain(self, numbers: RecordNumbers) -> None:
-        self._writer.add_references(numbers, self._writer_tables().words)
+        self._writer.add_references(numbers, self._writer_tables().address)
 
     def release(self, numbers: RecordNumbers, first: int) -> int:
-        done: int = self._writer.drop_references(numbers, first, self._writer_tables().words)
+        done: int = self._writer.drop_references(numbers, first, self._writer_tables().address)
         return done
 
     def _writer_tables(self) -> WriterTables:
@@ -230,13 +282,13 @@ class NativeEngine:
             tables = self._tables = WriterTables(self._frames, references, self.address_of)
         return tables
 
-    def _reader_tables(self, layouts: Words | None) -> ReaderTables:
+    def _reader_tables(self, layouts: Table | None) -> ReaderTables:
         """What the calling thread reads by."""
         frames, references = self._frames, self._reference_addresses()
-        words = frames.layout_words if layouts is None else layouts
+        layouts = frames.layout_table if layouts is None else layouts
         known: ReaderTables | None = getattr(self._of_thread, "tables", None)
-        if known is None or not known.are_of(frames, words, references):
-            tables = ReaderTables(frames, words, references, self.book_functions[1], self.address_of)
+        if known is None or not known.are_of(frames, layouts, references):
+            tables = ReaderTables(frames, layouts, references, self.book_functions[1], self.address_of)
             known = self._of_thread.tables = tables
         return known
 

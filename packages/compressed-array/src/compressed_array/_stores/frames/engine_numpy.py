@@ -26,18 +26,8 @@ from compressed_array._stores.frames.groups import (
     SLOTS,
     TAG_BITS,
 )
-from compressed_array._stores.frames.lanes import (
-    CAPACITY,
-    COUNT,
-    GROUP_OF,
-    LAST,
-    MODE,
-    ROOM,
-    ROWS,
-    SEGMENT,
-    SIZE,
-    USED,
-)
+from compressed_array._stores.frames.kernel_records import Table
+from compressed_array._stores.frames.lanes import ROOM, ROWS
 from compressed_array._stores.frames.layouts import Geometry, count_new, divided
 from compressed_array._stores.frames.records import decode_frame, encode_frame, split_records
 from compressed_array._stores.frames.settings import WriteSettings
@@ -62,27 +52,27 @@ class NumpyEngine:
     ) -> int:
         frames, layout = self._frames, settings.layout
         for i in range(first, len(items)):
-            lane = int(lane_of[i])
-            words, remembered = frames.lanes.words[lane], frames.lanes.item(lane)
+            number = int(lane_of[i])
+            lane, remembered = frames.lanes.table[number], frames.lanes.item(number)
             item = byte_rows(items[i : i + 1].copy(), 1)  # which another thread may change meanwhile
             stack = divided(item, layout)
             new = layout.depth
-            follows = bool(words[LAST])
+            follows = bool(lane["last"])
             if follows:
                 new = count_new(stack, divided(byte_rows(remembered, 1), layout))
             if new:
-                if words[COUNT] + new > words[CAPACITY] and words[COUNT] + new < layout.depth:
+                if lane["count"] + new > lane["capacity"] and lane["count"] + new < layout.depth:
                     new = layout.depth  # a failed write may leave a group that is too short to reach back into
-                if not self._has_room(words, new, settings):
+                if not self._has_room(lane, new, settings):
                     return i
                 fresh = stack[layout.depth - new :]
-                last = frames.lanes.frames[lane, : layout.frame_nbytes]
-                self._append(lane, fresh, self._encode(words, fresh, last, settings))
+                last = frames.lanes.frames[number, : layout.frame_nbytes]
+                self._append(number, fresh, self._encode(lane, fresh, last, settings))
                 remembered[...] = item.view(remembered.dtype).reshape(remembered.shape)
-                words[LAST] = (words[GROUP_OF] - 1) * SLOTS + words[COUNT]
+                lane["last"] = (lane["group"] - 1) * SLOTS + lane["count"]
             frames.groups.counts[[ITEMS, FOLLOWING, NEW]] += (1, follows, follows * new)
-            self.retain(words[LAST : LAST + 1].astype(np.uint32))
-            numbers[i] = words[LAST]
+            self.retain(np.array([lane["last"]], np.uint32))
+            numbers[i] = lane["last"]
         return len(items)
 
     def read(
@@ -91,11 +81,11 @@ class NumpyEngine:
         out: Records,
         others: RecordNumbers = NO_NUMBERS,
         other_out: Records | None = None,
-        layouts: Words | None = None,
+        layouts: Table | None = None,
     ) -> None:
-        words = self._frames.layout_words if layouts is None else layouts
+        layouts = self._frames.layout_table if layouts is None else layouts
         for number, row in zip(numbers.tolist(), out, strict=True):
-            self._read(number, row, words)
+            self._read(number, row, layouts)
         if other_out is not None:
             self.read(others, other_out)
 
@@ -121,22 +111,22 @@ class NumpyEngine:
         listed[counts[which] : counts[which] + len(groups)] = groups
         counts[which] += len(groups)
 
-    def _has_room(self, words: Words, new: int, settings: WriteSettings) -> bool:
+    def _has_room(self, lane: np.void, new: int, settings: WriteSettings) -> bool:
         """Whether a lane's group takes so many frames more, or a new one does, which is opened for them."""
-        if words[GROUP_OF] and words[COUNT] + new <= words[CAPACITY]:
+        if lane["group"] and lane["count"] + new <= lane["capacity"]:
             return True
         groups, most = self._frames.groups, settings.capacity * (settings.layout.frame_nbytes + ROOM)
         if not groups.counts[FREE] or max(groups.counts[DEAD], groups.counts[FULL]) >= LISTED:
             return False
-        if words[SIZE] - words[USED] < most:
+        if lane["size"] - lane["used"] < most:
             return False
-        self._open(words, settings)
+        self._open(lane, settings)
         return True
 
-    def _open(self, words: Words, settings: WriteSettings) -> None:
+    def _open(self, lane: np.void, settings: WriteSettings) -> None:
         groups = self._frames.groups
         groups.counts[FREE] -= 1
-        group, last = int(groups.free[groups.counts[FREE]]), int(words[GROUP_OF])
+        group, last = int(groups.free[groups.counts[FREE]]), int(lane["group"])
         if last:
             before = int(groups.table["before"][last - 1]) - 1
             if before >= 0:
@@ -145,40 +135,42 @@ class NumpyEngine:
                     self._list(np.array([before]), groups.dead, DEAD)
             self._list(np.array([last - 1]), groups.full, FULL)
         tag = PLAIN if settings.mode == ROWS else RECORDS
-        where = tag << TAG_BITS | int(words[SEGMENT]) << OFFSET_BITS | int(words[USED])
+        where = tag << TAG_BITS | int(lane["segment"]) << OFFSET_BITS | int(lane["used"])
         groups.table[group] = (where, 0, last, 1, 0, settings.layout_number)
-        words[GROUP_OF], words[COUNT], words[CAPACITY], words[MODE] = group + 1, 0, settings.capacity, settings.mode
+        lane["group"], lane["count"] = group + 1, 0
+        lane["capacity"], lane["mode"] = settings.capacity, settings.mode
 
-    def _encode(self, words: Words, stack: Bytes, last: Bytes, settings: WriteSettings) -> list[bytes]:
+    def _encode(self, lane: np.void, stack: Bytes, last: Bytes, settings: WriteSettings) -> list[bytes]:
         """The records of frames that come next in a lane's group."""
-        if words[MODE] == ROWS:
+        if lane["mode"] == ROWS:
             return [frame.tobytes() for frame in stack]
-        before: list[Bytes | None] = [last if words[COUNT] else None, *stack[:-1]]
-        mode, references = int(words[MODE]), self._frames.references
+        before: list[Bytes | None] = [last if lane["count"] else None, *stack[:-1]]
+        mode, references = int(lane["mode"]), self._frames.references
         return [encode_frame(f, b, mode, settings, references) for f, b in zip(stack, before, strict=True)]
 
-    def _append(self, lane: int, stack: npt.NDArray[np.uint8], records: list[bytes]) -> None:
+    def _append(self, number: int, stack: npt.NDArray[np.uint8], records: list[bytes]) -> None:
         """Add frames to a lane's group. All that may fail for want of memory comes first."""
-        words, table = self._frames.lanes.words[lane], self._frames.groups.table
+        lane, table = self._frames.lanes.table[number], self._frames.groups.table
         data = np.frombuffer(b"".join(records), np.uint8)
-        used, segment, group = int(words[USED]), int(words[SEGMENT]), int(words[GROUP_OF]) - 1
+        used, segment, group = int(lane["used"]), int(lane["segment"]), int(lane["group"]) - 1
         self._frames.heap.segment(segment)[used : used + data.size] = data
-        if words[MODE] != ROWS:
-            self._frames.lanes.frames[lane, : stack.shape[1]] = stack[-1]
-        words[USED] += data.size
-        words[COUNT] += len(records)
+        if lane["mode"] != ROWS:
+            self._frames.lanes.frames[number, : stack.shape[1]] = stack[-1]
+        lane["used"] += data.size
+        lane["count"] += len(records)
         table["size"][group] += data.size
-        table["count"][group] = words[COUNT]
+        table["count"][group] = lane["count"]
         for counted in self._frames.heap.tables()[1:]:
             counted[segment] += data.size
 
-    def _read(self, number: int, row: Bytes, layouts: Words) -> None:
+    def _read(self, number: int, row: Bytes, layouts: Table) -> None:
         if not number:
             row[...] = 0
             return
         group, slot = (number - 1) // SLOTS, (number - 1) % SLOTS
         entry = self._frames.groups.table[group]
-        depth, outer, inner = layouts[entry["layout"]].tolist()
+        layout = layouts[entry["layout"]]
+        depth, outer, inner = int(layout["depth"]), int(layout["outer"]), int(layout["inner"])
         low = slot - depth + 1
         stack = row.reshape(outer, depth, inner).swapaxes(0, 1)
         if low < 0:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._runtime.types import Words
+from compressed_array._stores.frames.kernel_records import Table
 from compressed_array._stores.protocol import RecordNumbers
 from compressed_array.codecs.delta import LONGEST_GROUP
 
@@ -33,7 +34,6 @@ GROUP = np.dtype(
     [("where", "i8"), ("size", "u4"), ("before", "u4"), ("references", "u4"), ("count", "u1"), ("layout", "u1")],
     align=True,
 )
-Table = npt.NDArray[np.void]
 
 
 # What `Groups.counts` counts: groups to be had, groups nobody needs any more, groups that are full; items that were

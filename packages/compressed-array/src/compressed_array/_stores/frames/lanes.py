@@ -11,12 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
-# What a lane is, by position: the number of its last item; its open group's number plus one, how many frames that
-# holds and for how many it was opened, and how they are written; the segment it writes to, where that begins in
-# memory, how many bytes of it are written and how many there are; where the last item and the last frame are, and
-# where the last item still lies in the batch that is being written, or 0.
-LAST, GROUP_OF, COUNT, CAPACITY, MODE, SEGMENT, BUFFER, USED, SIZE, ITEM, FRAME_AT, IN_BATCH = range(12)
-WIDTH = 12  # words of a lane
+from compressed_array._stores.frames.kernel_records import LANE, Table
+
 # How frames are written to a group: as the smallest of all kinds of record, by zstd or raw, raw without any header.
 DELTA, INTRA, ROWS = range(3)
 # A record this many times smaller than its frame is small enough to look for no other frame it differs less from.
@@ -34,39 +30,41 @@ class Lanes:
         self.strides = np.empty((1, *item_shape), f"V{itemsize}").strides[1:] if itemsize else ()
         self._record = int(np.prod(item_shape)) * itemsize
         self._itemsize = itemsize
-        self.words: npt.NDArray[np.int64] = np.zeros((0, WIDTH), np.int64)
+        self.table: Table = np.zeros(0, LANE)
         self.items: npt.NDArray[np.uint8] = np.zeros((0, self._record), np.uint8)
         self.frames: npt.NDArray[np.uint8] = np.zeros((0, frame_nbytes), np.uint8)
 
     @property
     def nbytes(self) -> int:
-        return self.words.nbytes + self.items.nbytes + self.frames.nbytes
+        return self.table.nbytes + self.items.nbytes + self.frames.nbytes
 
     def grow(self, count: int) -> None:
         """See to it that there are lanes 0 to `count - 1`."""
-        more = count - len(self.words)
-        if more > 0:
-            words, items, frames = (
-                np.concatenate([part, np.zeros((more, part.shape[1]), part.dtype)])
-                for part in (self.words, self.items, self.frames)
+        known = len(self.table)
+        if count > known:
+            table = np.zeros(count, LANE)
+            table[:known] = self.table
+            items, frames = (
+                np.concatenate([part, np.zeros((count - known, part.shape[1]), np.uint8)])
+                for part in (self.items, self.frames)
             )
-            self._replace(words, items, frames, self.strides)
+            self._replace(table, items, frames, self.strides)
 
     def start_over(self, frame_nbytes: int) -> None:
         """Forget the last items, for frames of another size."""
-        frames = np.zeros((len(self.words), frame_nbytes), np.uint8)
-        self._replace(np.zeros_like(self.words), self.items, frames, self.strides)
+        frames = np.zeros((len(self.table), frame_nbytes), np.uint8)
+        self._replace(np.zeros_like(self.table), self.items, frames, self.strides)
 
     def clear(self) -> None:
         """Have no lanes, and none of their memory."""
-        self._replace(self.words[:0].copy(), self.items[:0].copy(), self.frames[:0].copy(), self.strides)
+        self._replace(self.table[:0].copy(), self.items[:0].copy(), self.frames[:0].copy(), self.strides)
 
     def arrange(self, strides: tuple[int, ...]) -> None:
         """Lay the remembered items out as those that come next are."""
         if strides != self.strides:
             arranged = np.empty_like(self.items)
             self._shaped(arranged, strides)[...] = self._shaped(self.items, self.strides)
-            self._replace(self.words.copy(), arranged, self.frames, strides)
+            self._replace(self.table.copy(), arranged, self.frames, strides)
 
     def item(self, lane: int) -> npt.NDArray[np.void]:
         """A lane's last item, as a batch of one."""
@@ -78,13 +76,13 @@ class Lanes:
 
     def _replace(
         self,
-        words: npt.NDArray[np.int64],
+        table: Table,
         items: npt.NDArray[np.uint8],
         frames: npt.NDArray[np.uint8],
         strides: tuple[int, ...],
     ) -> None:
         # All at once, and the addresses before: a failure in between would leave some of memory that is gone.
-        lanes = np.arange(len(words))
-        words[:, ITEM] = items.ctypes.data + lanes * self._record
-        words[:, FRAME_AT] = frames.ctypes.data + lanes * frames.shape[1]
-        self.words, self.items, self.frames, self.strides = words, items, frames, strides
+        lanes = np.arange(len(table))
+        table["item"] = items.ctypes.data + lanes * self._record
+        table["frame"] = frames.ctypes.data + lanes * frames.shape[1]
+        self.table, self.items, self.frames, self.strides = table, items, frames, strides

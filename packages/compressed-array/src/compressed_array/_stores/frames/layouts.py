@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array._stores.frames.kernel_records import GEOMETRY, Table, record
+
 DEEPEST_STACK = 16
-# What `Geometry.words` holds, by position.
-RECORD, DEPTH, FRAME, PLACES, RUN, ROWS, ROW_STEP, COLUMNS, COLUMN_STEP, PIECE, MASKS = range(11)
 # Runs of a stack that take no more bytes than this are compared by words, with masks.
 WIDEST_MASK = 64
 
@@ -53,13 +53,15 @@ class Geometry(NamedTuple):
 
     In the order of memory an item is `places` times `depth` runs of `run` bytes: that is what is compared. In C order
     a frame is `rows` times `columns` pieces of `piece` bytes, each a fixed step from the last: that is what is taken.
-    From `MASKS` on there are, for each number of new frames from 1, masks for as many words as a place has bytes: they
-    leave out the bytes that are new.
+    `masks` are, for each number of new frames from 1, masks for as many words as a place has bytes: they leave out the
+    bytes that are new.
     """
 
     strides: tuple[int, ...]
-    words: npt.NDArray[np.int64]
     frame_nbytes: int
+    record: Table
+    masks: npt.NDArray[np.int64]
+    address: int  # of the record
 
 
 def strides_of(items: npt.NDArray[Any]) -> tuple[int, ...]:
@@ -90,11 +92,25 @@ def geometry(layout: Layout, item_shape: tuple[int, ...], itemsize: int, strides
     if len(pieces) > 2:
         return None
     (rows, row_step), (columns, column_step) = [(1, 0)] * (2 - len(pieces)) + pieces
-    record = prod(item_shape) * itemsize
-    run = stack[1] if layout.depth > 1 else record
-    places = record // (run * layout.depth)
-    words = record, layout.depth, layout.frame_nbytes, places, run, rows, row_step, columns, column_step, piece
-    return Geometry(strides, np.append(np.array(words, np.int64), _masks(layout.depth, run)), layout.frame_nbytes)
+    nbytes = prod(item_shape) * itemsize
+    run = stack[1] if layout.depth > 1 else nbytes
+    places = nbytes // (run * layout.depth)
+    masks = _masks(layout.depth, run)
+    found = record(
+        GEOMETRY,
+        record=nbytes,
+        depth=layout.depth,
+        frame=layout.frame_nbytes,
+        places=places,
+        run=run,
+        rows=rows,
+        row_step=row_step,
+        columns=columns,
+        column_step=column_step,
+        piece=piece,
+        masks=masks.ctypes.data,
+    )
+    return Geometry(strides, layout.frame_nbytes, found, masks, found.ctypes.data)
 
 
 def divided(item: npt.NDArray[Any], layout: Layout) -> npt.NDArray[np.uint8]:

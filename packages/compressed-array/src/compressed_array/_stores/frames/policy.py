@@ -21,7 +21,7 @@ from compressed_array._stores.frames import residuals
 from compressed_array._stores.frames.dictionaries import FEWEST_SAMPLES, MOST_SAMPLES, Packing
 from compressed_array._stores.frames.engine import Engine
 from compressed_array._stores.frames.groups import FOLLOWING, LISTED, NEW, SLOTS
-from compressed_array._stores.frames.lanes import DELTA, GROUP_OF, INTRA, ROOM, ROWS
+from compressed_array._stores.frames.lanes import DELTA, INTRA, ROOM, ROWS
 from compressed_array._stores.frames.layouts import Layout
 from compressed_array._stores.frames.settings import WriteSettings
 from compressed_array._stores.frames.tables import Frames
@@ -214,7 +214,7 @@ class WritePolicy:
         table = self._frames.groups.table
         frames, needed = int(table["count"][table["references"] > 0].sum()), int(table["references"].sum())
         # In order, too, each lane's oldest group is needed in part, and its newest not full.
-        in_part = 2 * self.settings.capacity * int(np.count_nonzero(self._frames.lanes.words[:, GROUP_OF]))
+        in_part = 2 * self.settings.capacity * int(np.count_nonzero(self._frames.lanes.table["group"]))
         enough = STILL_ORDERED if self._in_order else ORDERED_AGAIN
         self._in_order = self.settings.layout.depth > 1 or needed >= enough * (frames - in_part)
         self._use(self._fitted(self.settings))
@@ -238,8 +238,8 @@ class WritePolicy:
         """Returns single frames, by the numbers of the items they end."""
         nbytes = self.settings.layout.frame_nbytes
         out = map_memory(len(numbers) * nbytes).reshape(len(numbers), nbytes)
-        layouts = np.ones_like(self._frames.layout_words)
-        layouts[:, 2] = [layout.frame_nbytes for layout in self._frames.layouts]
+        layouts = np.ones_like(self._frames.layout_table)
+        layouts["inner"] = [layout.frame_nbytes for layout in self._frames.layouts]
         engine.read(numbers.astype(np.uint32), out, layouts=layouts)
         return out
 

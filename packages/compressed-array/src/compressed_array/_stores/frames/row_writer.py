@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._runtime.epochs import Epochs
-from compressed_array._runtime.types import Words
 from compressed_array._stores.frames.engine_native import NativeEngine
 from compressed_array._stores.frames.layouts import Geometry
 from compressed_array._stores.frames.policy import WritePolicy
@@ -38,9 +37,8 @@ class RowStep:
         self._policy, self._settings, self._strides = policy, settings, items.strides
         self._compressor = engine.compressor(settings)
         self._uses_zstd = self._compressor[0] != 0
-        self.words: Words
-        self.words, self._kept = engine.step(items, geometry, lanes, self.numbers, settings, rows)
-        self._tables = self._kept[0]
+        self.told = engine.step(items, geometry, lanes, self.numbers, settings, rows)
+        self._tables = self.told.tables
 
     def fits(self, items: npt.NDArray[Any]) -> bool:
         """Whether items can be written as this says."""

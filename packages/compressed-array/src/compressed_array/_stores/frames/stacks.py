@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._stores.frames.lanes import LAST, Lanes
+from compressed_array._stores.frames.lanes import Lanes
 from compressed_array._stores.frames.layouts import DEEPEST_STACK, Layout, continues, stacks
 
 # Pairs of items that are looked at before it is taken that they are no stacks, and how often that is asked again.
@@ -63,7 +63,7 @@ class StackFinder:
             return None
         before: dict[int, npt.NDArray[Any]] = {}
         for item, lane in zip(items[: 2 * TRIES], lane_of.tolist(), strict=False):
-            if lane not in before and lanes.words[lane, LAST]:
+            if lane not in before and lanes.table["last"][lane]:
                 before[lane] = lanes.item(lane).view(items.dtype)[0]
             if lane in before and self._tries:
                 found = self.compare(before[lane], item)

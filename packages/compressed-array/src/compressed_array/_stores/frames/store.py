@@ -41,7 +41,7 @@ from compressed_array._stores.frames.groups import (
     PUT_AND_DIED,
     SLOTS,
 )
-from compressed_array._stores.frames.lanes import CAPACITY, DELTA
+from compressed_array._stores.frames.lanes import DELTA
 from compressed_array._stores.frames.layouts import Geometry, Layout, stacks, strides_of
 from compressed_array._stores.frames.policy import WritePolicy
 from compressed_array._stores.frames.row_writer import RowStep, RowWriter
@@ -147,7 +147,7 @@ class FrameStore:
     def write_row(self, step: RowStep, row: int, items: npt.NDArray[Any]) -> bool:
         if self._released_later or (self._finder is not None and not self._finder.passes()):  # last, since it counts
             return False
-        done = step.engine.write_row(step.words, items, row)
+        done = step.engine.write_row(step.told, items, row)
         if done == PUT_AND_DIED:
             self._upkeep.reclaim_dead()
         elif done != PUT:
@@ -196,7 +196,7 @@ class FrameStore:
         with self.epochs.writing, self.epochs.guard:
             self._flush(thoroughly=True)
             self._known_lanes = None, None
-            self._frames.lanes.words[:, CAPACITY] = 0  # first: nothing may be added to a group that has moved
+            self._frames.lanes.table["capacity"] = 0  # first: nothing may be added to a group that has moved
             self._upkeep.narrow(self._upkeep.open_groups())
             if self._policy.packing is not None:
                 self._upkeep.pack(self._upkeep.open_groups(), self._policy.packing.codec)

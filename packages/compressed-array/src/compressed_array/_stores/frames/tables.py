@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from compressed_array._heap import MAX_PAYLOAD, OFFSET_BITS, OFFSET_MASK, HostHeap
 from compressed_array._runtime.memory import map_memory
-from compressed_array._runtime.types import Bytes, Words
+from compressed_array._runtime.types import Bytes
 from compressed_array._stores.frames.groups import (
     ADDRESS_MASK,
     FIRST_CODEC,
@@ -20,6 +20,7 @@ from compressed_array._stores.frames.groups import (
     Groups,
     split_numbers,
 )
+from compressed_array._stores.frames.kernel_records import LAYOUT, Table
 from compressed_array._stores.frames.lanes import ROOM, Lanes
 from compressed_array._stores.frames.layouts import Geometry, Layout, geometry
 from compressed_array._stores.protocol import RecordNumbers
@@ -36,7 +37,7 @@ class Frames:
         self.record_nbytes = prod(item_shape) * itemsize
         self.heap, self.groups = HostHeap(), Groups()
         self.layouts: list[Layout] = []
-        self.layout_words: Words = np.empty((0, 3), np.int64)
+        self.layout_table: Table = np.empty(0, LAYOUT)
         # Reference 0 is a frame of zeros, of whatever size, in memory that is never written to and costs nothing.
         # Others may be codebooks.
         self.references: list[Bytes] = [map_memory(max(self.record_nbytes, 1))]
@@ -50,7 +51,7 @@ class Frames:
         """Returns by which number groups know a layout."""
         if layout not in self.layouts:
             self.layouts.append(layout)
-            self.layout_words = np.array([part[:3] for part in self.layouts], np.int64)
+            self.layout_table = np.array([(part.depth, part.outer, part.inner) for part in self.layouts], LAYOUT)
         return self.layouts.index(layout)
 
     @property
@@ -83,7 +84,7 @@ class Frames:
     def reaches_back(self, written: RecordNumbers) -> npt.NDArray[np.bool_]:
         """Which of these items, none of them unwritten, begin in the group before."""
         groups, slots = split_numbers(written)
-        return np.asarray(slots < self.layout_words[self.groups.table["layout"][groups], 0] - 1)
+        return np.asarray(slots < self.layout_table["depth"][self.groups.table["layout"][groups]] - 1)
 
     def geometry(self, layout: Layout, strides: tuple[int, ...]) -> Geometry | None:
         """Returns how to find frames in items of these strides, or None where they are not dense."""

@@ -34,7 +34,7 @@ from compressed_array._stores.frames.groups import (
     SLOTS,
     TAG_BITS,
 )
-from compressed_array._stores.frames.lanes import BUFFER, CAPACITY, GROUP_OF, LAST, ROOM, ROWS, SEGMENT, SIZE, USED
+from compressed_array._stores.frames.lanes import ROOM, ROWS
 from compressed_array._stores.frames.policy import WritePolicy
 from compressed_array._stores.frames.records import encode_frame
 from compressed_array._stores.frames.tables import Frames
@@ -68,21 +68,22 @@ class Upkeep:
             settings = self._policy.settings
         if not frames.groups.counts[FREE]:
             frames.groups.grow()
-        words = frames.lanes.words[lane]
+        written = frames.lanes.table[lane]  # a view of it
         most = settings.capacity * (settings.layout.frame_nbytes + ROOM)
-        if words[SIZE] - words[USED] < most:
+        if written["size"] - written["used"] < most:
             # Segments grow with the heap, as its own do; room for a group that does not shrink is always left over.
             # Groups that are packed or narrowed do not stay here, so there a few pages will do.
             leave = self._narrows and settings.capacity > 1 if is_small else self._policy.packing is not None
             if leave:
                 segment = frames.heap.reserve(most, most + _heap.SMALLEST_SEGMENT // 16, fresh=not is_small)
             else:
-                wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.words))
+                wanted = int(frames.heap.tables()[1].sum()) // (16 * len(frames.lanes.table))
                 usual = min(max(wanted, most, _heap.SMALLEST_SEGMENT // 4), _heap.LARGEST_SEGMENT)
                 segment = frames.heap.reserve(most, most + usual)
-            memory, old, had = frames.heap.segment(segment), int(words[SEGMENT]), bool(words[SIZE])
-            words[CAPACITY] = 0  # first: nothing may be added to a group whose segment is no longer the lane's
-            words[SEGMENT], words[BUFFER], words[USED], words[SIZE] = segment, memory.ctypes.data, 0, memory.size
+            memory, old, had = frames.heap.segment(segment), int(written["segment"]), bool(written["size"])
+            written["capacity"] = 0  # first: nothing may be added to a group whose segment is no longer the lane's
+            written["segment"], written["buffer"] = segment, memory.ctypes.data
+            written["used"], written["size"] = 0, memory.size
             if had:
                 frames.heap.give_back(old)
 
@@ -151,8 +152,8 @@ class Upkeep:
 
     def _close_segments(self) -> None:
         """Have lanes write their next groups elsewhere, so that where they were is soon free."""
-        words = self._frames.lanes.words
-        words[:, SIZE] = np.minimum(words[:, SIZE], np.maximum(words[:, USED], 1))  # with a size of 0 they are nowhere
+        lanes = self._frames.lanes.table
+        lanes["size"] = np.minimum(lanes["size"], np.maximum(lanes["used"], 1))  # with a size of 0 they are nowhere
 
     def narrow(self, groups: Words) -> None:
         """Write the rows of groups of small frames, of the present layout, in fewer bits where that is smaller."""
@@ -207,10 +208,10 @@ class Upkeep:
     def close_lanes(self) -> None:
         """Give up what the lanes hold, and where they write to. They have to start over."""
         frames, groups = self._frames, self.open_groups().tolist()
-        words = frames.lanes.words
-        segments = words[words[:, SIZE] > 0, SEGMENT].tolist()
+        lanes = frames.lanes.table
+        segments = lanes["segment"][lanes["size"] > 0].tolist()
         # First, and all at once: what is given up twice because of an interrupt would be lost to others who need it.
-        words[:, [LAST, GROUP_OF, CAPACITY, SIZE]] = 0
+        lanes[["last", "group", "capacity", "size"]] = 0
         for group in groups:
             self._let_go(int(frames.groups.table["before"][group]) - 1)
             self._let_go(group)
@@ -219,7 +220,7 @@ class Upkeep:
 
     def open_groups(self) -> Words:
         """The groups that lanes add to."""
-        groups = self._frames.lanes.words[:, GROUP_OF]
+        groups = self._frames.lanes.table["group"]
         return groups[groups > 0] - 1
 
     def _let_go(self, group: int) -> None:

@@ -12,6 +12,7 @@ from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, ZS
 from compressed_array._stores.frames.kernels.codebooks import decode_words
 from compressed_array._stores.frames.kernels.items import encode_frame
 from compressed_array._stores.frames.kernels.residuals import is_by_book, put_foretold, put_head, split_record
+from compressed_array._stores.frames.kernels.tables import rewrite_at
 from compressed_array._stores.frames.lanes import DELTA, ROOM
 from compressed_array._stores.frames.residuals import NUMBER_AT, PLAIN, REFERENCE, SIZE_BITS
 from compressed_array.codecs._change_kernels import apply_changes, put_varint, take_varint
@@ -72,31 +73,25 @@ def decode(
     return True
 
 
-@jit(INTEGER(WORDS, WORDS, INTEGER, WORDS, WORDS, WORDS, WORDS, INTEGER, WORDS))
+@jit(INTEGER(WORDS, WORDS, INTEGER, WORDS, WORDS, WORDS, INTEGER, INTEGER, WORDS))
 def rewrite_groups(
-    at: Any, counts: Any, frame_nbytes: Word, known: Any, theirs: Any, ours: Any, how: Any, out: Word, sizes: Any
+    at: Any,
+    counts: Any,
+    frame_nbytes: Word,
+    known: Any,
+    theirs: Any,
+    ours: Any,
+    how_address: Word,
+    out: Word,
+    sizes: Any,
 ) -> Word:
     """Write groups of `counts[i]` records at the addresses `at[i]` to `out`, one behind the other, and return `DONE`.
 
     Reference k of theirs is `known[k]` of ours, or less than 0: a frame that needs it is written anew, unless it is one
-    of zstd's or by a codebook and asking is allowed; then k is returned. `how` are whether that is allowed, the
-    reference to write frames with, what zstd may make smaller and what is foretold for it, its function to compress,
-    context and level, its function to decompress and context, scratch memory: six times what encoding needs, and the
-    function of `codebook_functions` that encodes, or 0.
+    of zstd's or by a codebook and asking is allowed; then k is returned.
     """
-    asks, reference, worth, foretold, compress, compressor, level, decompress, decompressor, scratch, encode_words = (
-        how[0],
-        how[1],
-        how[2],
-        how[3],
-        how[4],
-        how[5],
-        how[6],
-        how[7],
-        how[8],
-        how[9],
-        how[10],
-    )
+    how = rewrite_at(how_address)
+    scratch = how.scratch
     slot = frame_nbytes + (frame_nbytes >> 8) + ROOM
     frame, left, spare, none = scratch, scratch + slot, scratch + 2 * slot, np.int64(0)
     for group in range(at.shape[0]):
@@ -121,7 +116,7 @@ def rewrite_groups(
                 copy_bytes(out, spare, after - spare)
                 copy_bytes(out + after - spare, rest, end - rest)
                 out += after - spare + end - rest
-            elif kind == ZSTD and asks != 0:
+            elif kind == ZSTD and how.asks != 0:
                 return number
             else:
                 if size > 2 * slot:
@@ -129,9 +124,10 @@ def rewrite_groups(
                 copy_bytes(spare, body, size)  # to where there is room behind
                 begin, last = spare + (rest - body), spare + size
                 base = theirs[number]
-                if not decode(kind, word, begin, last, base, frame_nbytes, decompress, decompressor, left, frame):
+                zstd, context = how.decompress, how.decompressor
+                if not decode(kind, word, begin, last, base, frame_nbytes, zstd, context, left, frame):
                     return np.int64(FAILED)
-                zstd, taken = (compress, foretold) if kind == ZSTD else (none, none)
+                compress, taken = (how.compress, how.foretold) if kind == ZSTD else (none, none)
                 out += encode_frame(
                     frame,
                     none,
@@ -139,13 +135,13 @@ def rewrite_groups(
                     np.int64(DELTA),
                     spare,
                     ours,
-                    reference,
-                    worth,
-                    zstd,
-                    compressor,
-                    level,
+                    how.reference,
+                    how.worth_zstd,
+                    compress,
+                    how.compressor,
+                    how.level,
                     taken,
-                    encode_words,
+                    how.encode_words,
                     out,
                 )
             place = end

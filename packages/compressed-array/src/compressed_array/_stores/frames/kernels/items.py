@@ -1,6 +1,6 @@
 """Frames of items, in memory: what of an item is new, how a frame is taken out of it, and its smallest record.
 
-What kinds of record, lanes and a geometry's words are is said in `groups`, `lanes` and `layouts`.
+What kinds of record there are is said in `groups`, and how frames are found in memory in `layouts`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,7 @@ from compressed_array._runtime.numba_tools import (
 from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, RAW, SINCE_LAST, ZSTD
 from compressed_array._stores.frames.kernels.residuals import is_by_book, put_head, take_foretold
 from compressed_array._stores.frames.lanes import DELTA, ENOUGH, INTRA, ROOM
-from compressed_array._stores.frames.layouts import (
-    COLUMN_STEP,
-    COLUMNS,
-    DEPTH,
-    MASKS,
-    PIECE,
-    PLACES,
-    RECORD,
-    ROW_STEP,
-    ROWS,
-    RUN,
-    WIDEST_MASK,
-)
+from compressed_array._stores.frames.layouts import WIDEST_MASK
 from compressed_array._stores.frames.residuals import NUMBER_AT, PLAIN
 from compressed_array.codecs._change_kernels import copy_short, encode_changes, first_difference, put_varint
 
@@ -45,8 +33,8 @@ from compressed_array.codecs._change_kernels import copy_short, encode_changes, 
 @helper
 def is_shifted(item: Word, before: Word, frames: Word, geometry: Any) -> Word:
     """Whether an item is the one before without its first frames, and with as many new ones behind."""
-    record, places, shift = geometry[RECORD], geometry[PLACES], frames * geometry[RUN]
-    pitch = geometry[DEPTH] * geometry[RUN]
+    record, places, shift = geometry.record, geometry.places, frames * geometry.run
+    pitch = geometry.depth * geometry.run
     if pitch > WIDEST_MASK:
         same = pitch - shift
         for p in range(places):
@@ -54,15 +42,15 @@ def is_shifted(item: Word, before: Word, frames: Word, geometry: Any) -> Word:
                 return False
         return True
     # Short runs side by side, as in channel-last memory: many at a time, but for the bytes that may be new.
-    masks = MASKS + (frames - 1) * pitch
+    masks = geometry.masks + 8 * (frames - 1) * pitch
     at, k = np.int64(0), np.int64(0)
     if 8 % pitch == 0:
         while at + 128 + shift <= record:
-            if difference(item + at, before + at + shift) & np.uint64(geometry[masks]) != 0:
+            if difference(item + at, before + at + shift) & load64(masks) != 0:
                 return False
             at += 128
     while at + 8 + shift <= record:
-        if (load64(item + at) ^ load64(before + at + shift)) & np.uint64(geometry[masks + k]) != 0:
+        if (load64(item + at) ^ load64(before + at + shift)) & load64(masks + 8 * k) != 0:
             return False
         at, k = at + 8, k + 1 if k + 1 < pitch else np.int64(0)
     while at + shift < record:
@@ -75,7 +63,7 @@ def is_shifted(item: Word, before: Word, frames: Word, geometry: Any) -> Word:
 @helper
 def count_new(item: Word, before: Word, geometry: Any) -> Word:
     """How many frames of an item are new to one that comes after another: none, some at its end, or all."""
-    record, depth = geometry[RECORD], geometry[DEPTH]
+    record, depth = geometry.record, geometry.depth
     if first_difference(item, before, np.int64(0), record) >= record:
         return np.int64(0)
     for frames in range(1, depth):
@@ -90,26 +78,26 @@ def move_on(kept: Word, item: Word, new: Word, geometry: Any) -> None:
 
     Another thread may change the item meanwhile. So every byte of it is read once, and what is kept is what there is.
     """
-    record, places, run = geometry[RECORD], geometry[PLACES], geometry[RUN]
-    if new >= geometry[DEPTH]:
+    record, places, run = geometry.record, geometry.places, geometry.run
+    if new >= geometry.depth:
         copy_bytes(kept, item, record)
         return
-    shift, pitch = new * run, geometry[DEPTH] * run
+    shift, pitch = new * run, geometry.depth * run
     if pitch > WIDEST_MASK:
         for p in range(places):
             at = p * pitch
-            for _ in range(geometry[DEPTH] - new):
+            for _ in range(geometry.depth - new):
                 copy_short(kept + at, kept + at + shift, run)
                 at += run
             copy_short(kept + at, item + at, shift)
         return
-    masks, at, k = MASKS + (new - 1) * pitch, np.int64(0), np.int64(0)
+    masks, at, k = geometry.masks + 8 * (new - 1) * pitch, np.int64(0), np.int64(0)
     if 8 % pitch == 0:
         while at + 128 + shift <= record:
-            merge(kept + at, kept + at + shift, item + at, np.uint64(geometry[masks]))
+            merge(kept + at, kept + at + shift, item + at, load64(masks))
             at += 128
     while at + 8 + shift <= record:
-        mask = np.uint64(geometry[masks + k])
+        mask = load64(masks + 8 * k)
         store64(kept + at, (load64(kept + at + shift) & mask) | (load64(item + at) & ~mask))
         at, k = at + 8, k + 1 if k + 1 < pitch else np.int64(0)
     while at < record:
@@ -120,16 +108,14 @@ def move_on(kept: Word, item: Word, new: Word, geometry: Any) -> None:
 @helper
 def take_frame(item: Word, index: Word, geometry: Any, target: Word) -> None:
     """Lay a frame of an item out in C order."""
-    start, piece = item + index * geometry[RUN], geometry[PIECE]
-    columns, step = geometry[COLUMNS], geometry[COLUMN_STEP]
-    for row in range(geometry[ROWS]):
-        source, out = start + row * geometry[ROW_STEP], target + row * columns * piece
+    start, piece = item + index * geometry.run, geometry.piece
+    columns, step = geometry.columns, geometry.column_step
+    for row in range(geometry.rows):
+        source, out = start + row * geometry.row_step, target + row * columns * piece
         if piece > 1:
             for column in range(columns):
                 copy_short(out + column * piece, source + column * step, piece)
-        elif (
-            step == 4
-        ):  # a stack of four, the usual one: by arrays and a constant step, which makes it eight times as fast
+        elif step == 4:  # a stack of four, the usual one: a constant step makes it eight times as fast
             pixels, frame = bytes_at(source, 4 * columns - 3), bytes_at(out, columns)
             for column in range(columns):
                 frame[column] = pixels[4 * column]

@@ -29,7 +29,6 @@ from compressed_array._runtime.numba_tools import (
     part,
     prefetch,
     store8,
-    words_at,
 )
 from compressed_array._stores.frames.groups import (
     ADDRESS_MASK,
@@ -43,19 +42,6 @@ from compressed_array._stores.frames.groups import (
     SLOTS,
     TAG_BITS,
 )
-from compressed_array._stores.frames.kernel_words import (
-    BASES,
-    CODECS,
-    CONTEXT,
-    DECODE_WORDS,
-    DECOMPRESS,
-    FRAME_SIZE,
-    REFERENCES,
-    SCRATCH,
-    UNPACKED,
-    WALK_WORDS,
-    WALKS,
-)
 from compressed_array._stores.frames.kernels.bitpack import widen_row
 from compressed_array._stores.frames.kernels.residuals import (
     book_of,
@@ -64,20 +50,17 @@ from compressed_array._stores.frames.kernels.residuals import (
     reference_of,
     split_record,
 )
-from compressed_array._stores.frames.kernels.tables import groups_of, layout_of
+from compressed_array._stores.frames.kernels.tables import groups_of, layout_of, reader_tables_at, walker_at
 from compressed_array._stores.frames.lanes import ROOM
 from compressed_array.codecs._change_kernels import apply_changes, copy_short, take_varint
 
 LINE, NEAR = 64, 2048
 KIND_MASK = (1 << KIND_BITS) - 1
 INTEGER = numba.types.int64
-WORDS, NUMBERS, ROWS = INTEGER[::1], numba.types.uint32[::1], numba.types.uint8[:, ::1]
+WORDS, NUMBERS, RECORDS = INTEGER[::1], numba.types.uint32[::1], numba.types.uint8[:, ::1]
 # What threads that read items together count: items that one has taken on, items that are read, and one that failed,
 # plus one.
 TAKEN, DONE, FAILED = range(3)
-# Behind the `targets` of a walk, where the last one ended: the group, or -1 if nothing can go on from there; the frame
-# of it that lies in the scratch memory, where its next record begins, and where the item is that ends with that frame.
-LAST_GROUP, LAST_FRAME, NEXT_RECORD, LAST_ITEM = range(4, 8)
 
 
 @part
@@ -97,7 +80,7 @@ def emit(frame: Word, out: Word, slot: Word, depth: Word, outer: Word, inner: Wo
 @helper
 def place_of(address: Word, tables: Any) -> Word:
     """Where in memory an address of the heap is."""
-    return np.int64(load64(tables[BASES] + 8 * (address >> OFFSET_BITS))) + (address & OFFSET_MASK)
+    return np.int64(load64(tables.segments + 8 * (address >> OFFSET_BITS))) + (address & OFFSET_MASK)
 
 
 @helper
@@ -114,11 +97,11 @@ def group_bytes(where: Word, tables: Any, unpacked: Word) -> Word:
     if tag < FIRST_CODEC or tag == NARROW:
         return at
     # The frame knows its size. The table's may already be that of another place.
-    packed = call_pair(tables[FRAME_SIZE], at, tables[UNPACKED])
+    packed = call_pair(tables.frame_size, at, tables.unpacked)
     if packed <= 0:
         return np.int64(0)
-    dictionary = tables[CODECS + tag - FIRST_CODEC]
-    size = call_sizes(tables[DECOMPRESS], tables[CONTEXT], unpacked, tables[UNPACKED], at, packed, dictionary)
+    dictionary = np.int64(load64(tables.dictionaries + 8 * (tag - FIRST_CODEC)))
+    size = call_sizes(tables.decompress, tables.context, unpacked, tables.unpacked, at, packed, dictionary)
     return unpacked if size > 0 else np.int64(0)
 
 
@@ -126,13 +109,13 @@ def group_bytes(where: Word, tables: Any, unpacked: Word) -> Word:
 def unpack(zstd: Word, end: Word, how: Word, frame_nbytes: Word, tables: Any, scratch: Word, frame: Word) -> Word:
     """Make a frame of the zstd frame between two addresses, which is of it or of what was left; false if that fails."""
     # What is left of a frame goes behind what a group unpacks to.
-    left = frame if how == 0 else scratch + frame_nbytes + tables[UNPACKED] + 2 * ROOM
-    if tables[CONTEXT] == 0:
+    left = frame if how == 0 else scratch + frame_nbytes + tables.unpacked + 2 * ROOM
+    if tables.context == 0:
         return False
-    if call_sizes(tables[DECOMPRESS], tables[CONTEXT], left, frame_nbytes, zstd, end - zstd, 0) != frame_nbytes:
+    if call_sizes(tables.decompress, tables.context, left, frame_nbytes, zstd, end - zstd, 0) != frame_nbytes:
         return False
     if how != 0:
-        put_foretold(left, frame_nbytes, how, reference_of(how, tables[REFERENCES]), frame)
+        put_foretold(left, frame_nbytes, how, reference_of(how, tables.references), frame)
     return True
 
 
@@ -145,24 +128,24 @@ def walk(
     shift: Word,
     layout: Any,
     tables: Any,
-    targets: Any,
+    walker: Any,
 ) -> Word:
     """Decode the frames of group `number` from `first` to `last`, and put each where it belongs; false if that fails.
 
-    Frame k of the group is frame `k + shift` as the items count; `targets` are the memory of one item and the frame it
-    begins with, and of another, whose memory may be 0.
+    Frame k of the group is frame `k + shift` as the items count. The walker says where one item goes and which frame it
+    begins with, and the same of another, which goes nowhere if it is missing.
     """
-    depth, outer, inner, scratch = layout[0], layout[1], layout[2], tables[SCRATCH]
+    depth, outer, inner, scratch = layout.depth, layout.outer, layout.inner, tables.scratch
     frame_nbytes, frame = outer * inner, scratch
     where = group.where  # one load: a writer may be moving the group
     plain, narrow = where >> TAG_BITS == PLAIN, where >> TAG_BITS == NARROW
-    at, known = targets[NEXT_RECORD], np.int64(0)
-    if targets[LAST_GROUP] == number and targets[LAST_FRAME] < first:
+    at, known = walker.next_record, np.int64(0)
+    if walker.last_group == number and walker.last_frame < first:
         # By the bytes that were read last. If the group has moved since, these still hold every frame asked for.
-        plain, narrow, known = False, False, targets[LAST_FRAME] + 1
+        plain, narrow, known = False, False, walker.last_frame + 1
     else:
         at = group_bytes(where, tables, scratch + frame_nbytes + ROOM)
-    targets[LAST_GROUP] = -1  # until the scratch memory holds a whole frame again
+    walker.last_group = -1  # until the scratch memory holds a whole frame again
     if at == 0:
         return False
     start, begin = np.int64(first), at
@@ -187,7 +170,7 @@ def walk(
             if kind == SINCE_LAST:
                 apply_changes(body, at, frame)
             elif kind == FROM_REFERENCE:
-                base = np.int64(load64(tables[REFERENCES] + 8 * np.int64(load8(body))))
+                base = np.int64(load64(tables.references + 8 * np.int64(load8(body))))
                 copy_bytes(frame, base, frame_nbytes)
                 apply_changes(body + 1, at, frame)
             elif kind == RAW:
@@ -195,27 +178,28 @@ def walk(
             else:
                 how, rest = split_record(body)
                 if is_by_book(how):
-                    if tables[DECODE_WORDS] == 0:
+                    if tables.decode_words == 0:
                         return False
-                    call_words(tables[DECODE_WORDS], rest, frame_nbytes, book_of(how, tables[REFERENCES]), frame)
+                    call_words(tables.decode_words, rest, frame_nbytes, book_of(how, tables.references), frame)
                 elif not unpack(rest, at, how, frame_nbytes, tables, scratch, frame):
                     return False
         for one in range(2):
-            slot = k + shift - targets[2 * one + 1]
-            if targets[2 * one] != 0 and 0 <= slot < depth and k >= first:
-                emit(source, targets[2 * one], slot, depth, outer, inner)
+            target, begins = (walker.other, walker.other_first) if one else (walker.item, walker.first)
+            slot = k + shift - begins
+            if target != 0 and 0 <= slot < depth and k >= first:
+                emit(source, target, slot, depth, outer, inner)
     if not (plain or narrow):
-        targets[LAST_GROUP], targets[LAST_FRAME], targets[NEXT_RECORD] = number, last, at
+        walker.last_group, walker.last_frame, walker.next_record = number, last, at
     return True
 
 
 @part
-def take_over(group: Word, end: Word, target: Word, layout: Any, groups: Any, targets: Any) -> Word:
+def take_over(group: Word, layout: Any, groups: Any, walker: Any) -> Word:
     """Copy what an item shares with the last one, if that came before it; returns the first frame that is missing."""
-    depth, outer, inner = layout[0], layout[1], layout[2]
-    first, last, known = end - depth + 1, targets[LAST_GROUP], targets[LAST_FRAME]
+    depth, outer, inner, end = layout.depth, layout.outer, layout.inner, walker.end
+    first, last, known = end - depth + 1, walker.last_group, walker.last_frame
     if last < 0 or groups[last].layout != groups[group].layout:
-        targets[LAST_GROUP] = -1
+        walker.last_group = -1
         return first
     if last != group:
         if np.int64(groups[group].before) - 1 != last:
@@ -225,56 +209,63 @@ def take_over(group: Word, end: Word, target: Word, layout: Any, groups: Any, ta
     if ahead < 0 or ahead >= depth:
         return first
     for k in range(outer):
-        copy_short(
-            target + k * depth * inner, targets[LAST_ITEM] + (k * depth + ahead) * inner, (depth - ahead) * inner
-        )
+        source = walker.last_item + (k * depth + ahead) * inner
+        copy_short(walker.item + k * depth * inner, source, (depth - ahead) * inner)
     return known + 1
 
 
 @part
-def walk_both(group: Word, ends: Any, targets: Any, groups: Any, tables: Any) -> Word:
-    """Read the items that end with the frames `ends` of a group; the group before ends with frame -1."""
-    layout, is_one = layout_of(groups[group], tables), targets[2] == 0
-    low, high = ends[0], ends[0]
+def walk_both(group: Word, walker: Any, groups: Any, tables: Any) -> Word:
+    """Read the items of a walker, which end with frames of a group; the group before ends with frame -1."""
+    layout, is_one = layout_of(groups[group], tables), walker.other == 0
+    low, high = walker.end, walker.end
     if is_one:
-        low = take_over(group, ends[0], targets[0], layout, groups, targets)
+        low = take_over(group, layout, groups, walker)
         if low > high:  # the same item again
             return True
     else:
-        low, high = min(ends[0], ends[1]) - layout[0] + 1, max(ends[0], ends[1])
-        targets[LAST_GROUP] = -1
-    targets[1], targets[3] = ends[0] - layout[0] + 1, ends[1] - layout[0] + 1
+        low, high = min(walker.end, walker.other_end) - layout.depth + 1, max(walker.end, walker.other_end)
+        walker.last_group = -1
+    walker.first, walker.other_first = walker.end - layout.depth + 1, walker.other_end - layout.depth + 1
     for which in range(0 if low < 0 else 1, 2 if high >= 0 else 1):
         first, last, shift, walked = max(low, np.int64(0)), high, np.int64(0), group
         if which == 0:
             walked = np.int64(groups[group].before) - 1
             count = np.int64(groups[walked].count)
             first, last, shift = count + low, min(high, np.int64(-1)) + count, -count
-        if not walk(groups[walked], walked, first, last, shift, layout, tables, targets):
+        if not walk(groups[walked], walked, first, last, shift, layout, tables, walker):
             return False
-    targets[LAST_ITEM] = targets[0]
+    walker.last_item = walker.item
     if not is_one:
-        targets[LAST_GROUP] = -1
+        walker.last_group = -1
     return True
 
 
 @helper
-def meet(a: Word, b: Word, ends: Any, groups: Any, tables: Any) -> Word:
-    """The group from which one walk reads both items, with their `ends` in it; -1 where they lie too far apart."""
+def meet(a: Word, b: Word, walker: Any, groups: Any, tables: Any) -> Word:
+    """The group from which one walk reads both items, of which the walker is told the ends in it.
+
+    It is -1 where they lie too far apart.
+    """
     group_a, group_b = (a - 1) // SLOTS, (b - 1) // SLOTS
-    ends[0], ends[1] = (a - 1) % SLOTS, (b - 1) % SLOTS
+    walker.end, walker.other_end = (a - 1) % SLOTS, (b - 1) % SLOTS
     if group_a == group_b:
         return group_a
     if groups[group_a].layout != groups[group_b].layout:
         return np.int64(-1)
-    later, earlier, which = group_b, group_a, 0
-    if np.int64(groups[group_a].before) - 1 == group_b:
-        later, earlier, which = group_a, group_b, 1
+    later, earlier, earlier_end = group_b, group_a, walker.end
+    is_later = np.int64(groups[group_a].before) - 1 == group_b
+    if is_later:
+        later, earlier, earlier_end = group_a, group_b, walker.other_end
     elif np.int64(groups[group_b].before) - 1 != group_a:
         return np.int64(-1)
     count = np.int64(groups[earlier].count)
-    ends[which] -= count
-    return later if ends[which] - layout_of(groups[later], tables)[0] + 1 >= -count else np.int64(-1)
+    earlier_end -= count
+    if is_later:
+        walker.other_end = earlier_end
+    else:
+        walker.end = earlier_end
+    return later if earlier_end - layout_of(groups[later], tables).depth + 1 >= -count else np.int64(-1)
 
 
 @part
@@ -308,17 +299,16 @@ def read_item(
     pair: Word,
     groups: Any,
     tables: Any,
-    ends: Any,
-    targets: Any,
+    walker: Any,
 ) -> Word:
     """Read an item to `at`, and in a pair another to `other_at`; false if that fails."""
     met = np.int64(-1)
     if number != 0 and other != 0 and not is_rows(groups[(number - 1) // SLOTS].where):
-        met = meet(number, other, ends, groups, tables)
+        met = meet(number, other, walker, groups, tables)
     for one in range(1 + pair if met < 0 else 1):
         group, target, last = met, other_at if one else at, (other if one else number) - 1
         if met >= 0:
-            targets[0], targets[2] = at, other_at
+            walker.item, walker.other = at, other_at
         elif last < 0:
             for k in range(record):
                 store8(target + k, np.uint64(0))
@@ -327,21 +317,23 @@ def read_item(
             group, slot = last // SLOTS, last % SLOTS
             where = groups[group].where
             # A frame that is an item and needs no other takes no walk; for one of some bytes, that is most of it.
-            if is_rows(where) and layout_of(groups[group], tables)[0] == 1:
+            if is_rows(where) and layout_of(groups[group], tables).depth == 1:
                 rows = place_of(where & ADDRESS_MASK, tables)
                 if where >> TAG_BITS == NARROW:
                     widen_row(rows, slot, record, target)
                 else:
                     copy_bytes(target, rows + slot * record, record)
                 continue
-            ends[0], targets[0], targets[2] = slot, target, 0
-        if not walk_both(group, ends, targets, groups, tables):
+            walker.end, walker.item, walker.other = slot, target, 0
+        if not walk_both(group, walker, groups, tables):
             return False
     return True
 
 
-@jit(INTEGER(NUMBERS, ROWS, NUMBERS, ROWS, WORDS, WORDS, INTEGER))
-def read_items(numbers: Any, out: Any, others: Any, other_out: Any, tables: Any, progress: Any, step: Word) -> Word:
+@jit(INTEGER(NUMBERS, RECORDS, NUMBERS, RECORDS, INTEGER, WORDS, INTEGER))
+def read_items(
+    numbers: Any, out: Any, others: Any, other_out: Any, tables_address: Word, progress: Any, step: Word
+) -> Word:
     """Read items to `out`, and others to `other_out`, unless that has no rows; returns how many items this call did.
 
     There are as many others, each read with its item, or fewer, each read on from the last item of an equal part.
@@ -351,10 +343,9 @@ def read_items(numbers: Any, out: Any, others: Any, other_out: Any, tables: Any,
     record, pair = np.int64(out.shape[1]), other_out.shape[0] == out.shape[0]
     target, other_target = np.int64(out.ctypes.data), np.int64(other_out.ctypes.data)
     # Views by address: an array that a kernel owns or is given is counted at every call, which waits for all stores.
-    words = np.int64(tables.ctypes.data)
-    tables = words_at(words, np.int64(tables.shape[0]))
-    ends, targets = words_at(words + 8 * WALKS, 2), words_at(words + 8 * (WALKS + 2), WALK_WORDS - 2)
-    shared, groups = np.int64(progress.ctypes.data), groups_of(tables)
+    tables = reader_tables_at(tables_address)
+    walker, groups = walker_at(tables.walker), groups_of(tables)
+    shared = np.int64(progress.ctypes.data)
     count, mine = np.int64(numbers.shape[0]), np.int64(0)
     each = count + 1 if pair or other_out.shape[0] == 0 else count // np.int64(other_out.shape[0])
     while True:
@@ -362,7 +353,7 @@ def read_items(numbers: Any, out: Any, others: Any, other_out: Any, tables: Any,
         if low >= count:
             break
         high = min(low + step, count)
-        targets[LAST_GROUP] = -1  # what lies in the scratch memory is of another call, or another's items
+        walker.last_group = -1  # what lies in the scratch memory is of another call, or another's items
         for i in range(low, high):
             number, other = np.int64(numbers[i]), np.int64(others[i]) if pair else np.int64(0)
             if i + 1 < high:
@@ -372,7 +363,7 @@ def read_items(numbers: Any, out: Any, others: Any, other_out: Any, tables: Any,
                 if behind:
                     part_number = (i + 1) // each - 1
                     number, at = np.int64(others[part_number]), other_target + part_number * record
-                if not read_item(number, other, at, other_at, record, pair, groups, tables, ends, targets):
+                if not read_item(number, other, at, other_at, record, pair, groups, tables, walker):
                     progress[FAILED] = i + 1
         mine += high - low
         fetch_add(shared + 8 * DONE, high - low)

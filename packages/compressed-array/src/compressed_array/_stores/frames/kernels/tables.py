@@ -1,4 +1,4 @@
-"""A store's tables as kernels see them, found by the addresses that `kernel_words` names."""
+"""A store's tables as kernels see them, found by the addresses in the records of `kernel_records`."""
 
 from __future__ import annotations
 
@@ -7,43 +7,51 @@ from typing import Any
 import numba
 import numpy as np
 
-from compressed_array._runtime.numba_tools import Word, helper, viewer, words_at
+from compressed_array._runtime.numba_tools import Word, helper, record_viewer, viewer, words_at
 from compressed_array._stores.frames.groups import GROUP, LISTED, NEW
-from compressed_array._stores.frames.kernel_words import (
-    DEAD_GROUPS,
-    FREE_GROUPS,
-    FULL_GROUPS,
-    GROUP_COUNT,
-    GROUPS,
-    LAYOUTS,
-    LIST_LENGTHS,
+from compressed_array._stores.frames.kernel_records import (
+    GEOMETRY,
+    LANE,
+    LAYOUT,
+    READER_TABLES,
+    REWRITE,
+    STEP,
+    WALKER,
+    WRITER_TABLES,
 )
-from compressed_array._stores.frames.lanes import WIDTH
 
 _groups_at = viewer(numba.from_dtype(GROUP), GROUP.itemsize)
+_lane_at, _layout_at = record_viewer(LANE), record_viewer(LAYOUT)
+geometry_at, step_at, rewrite_at = record_viewer(GEOMETRY), record_viewer(STEP), record_viewer(REWRITE)
+writer_tables_at, reader_tables_at = record_viewer(WRITER_TABLES), record_viewer(READER_TABLES)
+walker_at = record_viewer(WALKER)
+LANE_NBYTES, LAYOUT_NBYTES = LANE.itemsize, LAYOUT.itemsize
 
 
 @helper
 def groups_of(tables: Any) -> Any:
     """The table of groups."""
-    return _groups_at(tables[GROUPS], tables[GROUP_COUNT])
+    return _groups_at(tables.groups, tables.group_count)
 
 
 @helper
 def layout_of(group: Any, tables: Any) -> Any:
-    """A group's layout: depth, outer and inner."""
-    return words_at(tables[LAYOUTS] + 24 * np.int64(group.layout), 3)
+    """A group's layout."""
+    return _layout_at(tables.layouts + LAYOUT_NBYTES * np.int64(group.layout))
 
 
 @helper
 def lists_of(tables: Any) -> Any:
     """The lists of groups, free, dead and full, and what is counted of them."""
-    free, dead, full = tables[FREE_GROUPS], tables[DEAD_GROUPS], tables[FULL_GROUPS]
-    lengths = words_at(tables[LIST_LENGTHS], NEW + 1)
-    return words_at(free, tables[GROUP_COUNT]), words_at(dead, LISTED), words_at(full, LISTED), lengths
+    free, dead, full = (
+        words_at(tables.free, tables.group_count),
+        words_at(tables.dead, LISTED),
+        words_at(tables.full, LISTED),
+    )
+    return free, dead, full, words_at(tables.counts, NEW + 1)
 
 
 @helper
 def lane_at(lanes: Word, lane: Word) -> Any:
-    """The words of a lane, of those that begin at an address."""
-    return words_at(lanes + 8 * WIDTH * lane, WIDTH)
+    """A lane, of those that begin at an address."""
+    return _lane_at(lanes + LANE_NBYTES * lane)

@@ -1,0 +1,93 @@
+"""What Python and kernels hand each other: records, whose fields both sides know by name and by nothing else.
+
+A kernel is given the address of a record, and finds all else by the addresses in it: to take an array object apart
+takes longer than writing a short item does. Every field is a word of 64 bits. Whoever makes a record keeps it, and all
+that it has the address of, for as long as a kernel may look.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Table = npt.NDArray[np.void]
+
+
+def _words(*names: str) -> np.dtype[np.void]:
+    return np.dtype([(name, np.int64) for name in names], align=True)
+
+
+# How an item divides into frames, as `layouts.Layout` says.
+LAYOUT = _words("depth", "outer", "inner")
+
+# How to find the frames of an item in memory, as `layouts.Geometry` says.
+GEOMETRY = _words(
+    *("record", "depth", "frame"),  # bytes of an item, frames in it, bytes of a frame
+    *("places", "run"),  # what is compared
+    *("rows", "row_step", "columns", "column_step", "piece"),  # what is taken
+    "masks",  # address
+)
+
+LANE = _words(
+    "last",  # the number of the last item
+    "group",  # the number of the open group plus one, or 0
+    *("count", "capacity", "mode"),  # frames in that group, for how many it was opened, how they are written
+    *("segment", "buffer", "used", "size"),  # the segment that is written to, its address, its bytes: written, and all
+    *("item", "frame"),  # the addresses of the last item and of its last frame
+    "in_batch",  # the address of the last item in the batch that is looked at, or 0
+)
+
+# The tables that writing changes: addresses, but for the number of groups.
+WRITER_TABLES = _words(
+    *("groups", "group_count", "layouts", "references", "lanes"),
+    *("free", "dead", "full", "counts"),  # lists of groups, and what `groups` counts
+    *("used", "live"),  # the bytes of each segment that are written, and that live
+)
+
+# What one thread reads by: addresses, but for the number of groups, and for the bytes that a group may unpack to.
+READER_TABLES = _words(
+    *("groups", "group_count", "layouts", "references"),
+    *("segments", "scratch", "walker"),  # where each segment begins; memory to decode in; a record of the thread's own
+    *("decompress", "frame_size", "context", "unpacked"),  # two functions of zstd's and a context for them
+    "dictionaries",  # for each codec of groups, the address of its dictionary or 0
+    "decode_words",  # the function that decodes words by a codebook, or 0
+)
+
+# What a thread keeps while it walks through groups: of one item and of another, which may be missing, where they go,
+# with which frame of the group they begin and with which they end.
+WALKER = _words(
+    *("item", "first", "end"),
+    *("other", "other_first", "other_end"),
+    # Where the last walk ended: the group, or -1 if nothing can go on from there; the frame of it that lies in the
+    # scratch memory, where its next record begins, and where the item is that ends with that frame.
+    *("last_group", "last_frame", "next_record", "last_item"),
+)
+
+# What writing items is told.
+STEP = _words(
+    *("stride", "geometry", "lane_of", "count"),  # bytes from item to item; their geometry, lanes and number
+    *("numbers", "cells"),  # where their numbers go at first, and where the cells of row 0 are
+    *("tables", "scratch"),
+    *("mode", "capacity", "layout", "many_full"),  # of new groups, as `settings` has it
+    *("reference", "worth_zstd", "foretold"),  # of records, as `settings` has it
+    *("compress", "context", "level"),  # zstd's function, a context for it and its level; zeros for none
+    "encode_words",  # the function that encodes words by a codebook, or 0
+)
+
+# What writing groups of another store is told.
+REWRITE = _words(
+    "asks",  # whether a reference that is missing may be asked for
+    *("reference", "worth_zstd", "foretold"),
+    *("compress", "compressor", "level"),
+    *("decompress", "decompressor"),
+    "scratch",  # six times what encoding a frame needs
+    "encode_words",  # as above
+)
+
+
+def record(dtype: np.dtype[np.void], **fields: int) -> Table:
+    """Returns one record, in an array. Every field has to be given."""
+    names = dtype.names or ()
+    if len(fields) != len(names):
+        raise TypeError(f"a record of {names} is made of just these, not of {tuple(fields)}")
+    return np.array([fields[name] for name in names], np.int64).view(dtype)
