@@ -20,8 +20,7 @@ from compressed_array._array import file
 from compressed_array._array.pickling import State
 from compressed_array._stores.cell_export import FIRST_CODEC, CellExport
 from compressed_array._stores.frames.export import STREAMED_FROM, FrameExport
-from compressed_array._stores.frames.groups import FIRST_CODEC as FIRST_PACKED
-from compressed_array._stores.frames.groups import KIND_BITS, RAW
+from compressed_array._stores.frames.groups import FIRST_PACKED, KIND_BITS, RAW_FRAME
 from compressed_array._stores.frames.layouts import Layout
 from compressed_array.codecs import _description
 
@@ -189,7 +188,7 @@ def test_a_small_file_takes_little_memory(is_group: bool, path: Path, monkeypatc
     from compressed_array.codecs.zstd import Zstd
 
     count, nbytes = 16, 12 * 1024 * 1024
-    head = nbytes << KIND_BITS | RAW
+    head = nbytes << KIND_BITS | RAW_FRAME
     header = bytes([head & 127 | 128, head >> 7 & 127 | 128, head >> 14 & 127 | 128, head >> 21]) if is_group else b"\1"
     packer = zstandard.ZstdCompressor(1).compressobj(size=count * (len(header) + nbytes))
     parts = [packer.compress(header + bytes(nbytes)) for _ in range(count)]

@@ -17,7 +17,7 @@ from streams import check_store
 import compressed_array as ca
 from compressed_array._stores.frames import engine_native
 from compressed_array._stores.frames.dictionaries import DICTIONARIES, Packing
-from compressed_array._stores.frames.groups import FIRST_CODEC
+from compressed_array._stores.frames.groups import FIRST_PACKED
 from compressed_array.codecs.zstd import Zstd
 
 pytestmark = pytest.mark.skipif(not ca.has_zstd(), reason="zstd is missing")
@@ -95,8 +95,8 @@ def test_a_dictionary_is_learnt_and_used_for_old_and_new_groups(engine: str) -> 
     assert len(array.store._frames.codecs) == 2
     assert_same(array, plain)
     packed = tags(array)
-    assert (packed == FIRST_CODEC + 1).mean() > 0.9
-    assert not (packed == FIRST_CODEC).any(), "groups from before were left as they were"
+    assert (packed == FIRST_PACKED + 1).mean() > 0.9
+    assert not (packed == FIRST_PACKED).any(), "groups from before were left as they were"
     check_store(array)
 
 
@@ -107,8 +107,8 @@ def test_a_larger_one_follows_when_there_is_more_to_learn_from(engine: str, tmp_
         array[low : low + 20] = plain[low : low + 20]
     _, first, second = array.store._frames.codecs
     assert len(second.dictionary) > DICTIONARIES[0][1]
-    assert (tags(array) == FIRST_CODEC + 2).mean() > 0.9, "groups from before were left as they were"
-    assert FIRST_CODEC + 1 not in tags(array)
+    assert (tags(array) == FIRST_PACKED + 2).mean() > 0.9, "groups from before were left as they were"
+    assert FIRST_PACKED + 1 not in tags(array)
     assert first.dictionary is None, "a dictionary is kept of which no group has need"
     assert_same(array, plain)
     ca.save(tmp_path / "a.ca", array)
@@ -131,7 +131,7 @@ def test_a_larger_one_that_cannot_be_learnt_leaves_the_first_in_use(monkeypatch:
     monkeypatch.setattr(Zstd, "train", in_vain)
     array[1200:] = plain[1200:]
     assert len(array.store._frames.codecs) == 2
-    assert (tags(array) == FIRST_CODEC + 1).mean() > 0.9
+    assert (tags(array) == FIRST_PACKED + 1).mean() > 0.9
     assert_same(array, plain)
 
 
@@ -177,7 +177,7 @@ def test_readers_from_between_two_dictionaries(engine: str) -> None:
         first.close()
         write_until(lambda: packing.codec > 0)
         assert packing.codec == 1
-        assert not (tags(array) > FIRST_CODEC + 1).any(), "packed by what the second reader does not know"
+        assert not (tags(array) > FIRST_PACKED + 1).any(), "packed by what the second reader does not know"
     assert_same(array[:at], plain[:at])
 
 
@@ -201,7 +201,7 @@ def test_the_dictionary_goes_along_and_is_used_there(engine: str, tmp_path: Path
         for low in range(0, 300, 3):
             back[low : low + 3] = more[low : low + 3]
         assert_same(back, np.concatenate([more, plain[300:]]))
-        assert (tags(back) == FIRST_CODEC + 1).mean() > 0.9, "what is written after a journey is packed without it"
+        assert (tags(back) == FIRST_PACKED + 1).mean() > 0.9, "what is written after a journey is packed without it"
         check_store(back)
 
 

@@ -16,7 +16,7 @@ from streams import FRAME_CODECS, Screens, Stacked, check_store, pair
 import compressed_array as ca
 from compressed_array import _heap
 from compressed_array._runtime import threads as _parallel
-from compressed_array._stores.frames.groups import ADDRESS_MASK, FIRST_CODEC, TAG_BITS
+from compressed_array._stores.frames.groups import ADDRESS_MASK, FIRST_PACKED, TAG_BITS
 from compressed_array.errors import CorruptPayloadError
 
 RING, LANES, VERSIONS = 48, 2, 600
@@ -232,7 +232,7 @@ def test_an_item_that_fails_is_named_whoever_reads_it(monkeypatch: pytest.Monkey
     for low in range(0, 400, 4):
         array[low : low + 4] = plain[low : low + 4]
     table, frames = array.store._frames.groups.table, array.store._frames
-    packed = np.flatnonzero(table["where"] >> TAG_BITS >= FIRST_CODEC)
+    packed = np.flatnonzero(table["where"] >> TAG_BITS >= FIRST_PACKED)
     where = int(table["where"][packed[3]]) & ADDRESS_MASK
     frames.heap.segment(where >> _heap.OFFSET_BITS)[where & _heap.OFFSET_MASK] ^= 0xFF
     for _ in range(20):

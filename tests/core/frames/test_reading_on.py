@@ -17,7 +17,7 @@ from streams import FRAME_CODECS, Screens, Stacked, pair
 import compressed_array as ca
 from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
 from compressed_array._runtime import threads
-from compressed_array._stores.frames.groups import ADDRESS_MASK, FIRST_CODEC, NARROW, SLOTS, TAG_BITS
+from compressed_array._stores.frames.groups import ADDRESS_MASK, FIRST_PACKED, NARROW, SLOTS, TAG_BITS
 from compressed_array.codecs.delta import Delta
 from compressed_array.errors import CorruptPayloadError
 
@@ -166,7 +166,7 @@ def test_nothing_goes_on_from_an_item_that_failed(depth: int) -> None:
         array[t] = item
     table, heap = array.store._frames.groups.table, array.store._frames.heap
     tags = table["where"] >> TAG_BITS
-    broken = int(np.flatnonzero((tags >= FIRST_CODEC) & (tags < NARROW))[9])
+    broken = int(np.flatnonzero((tags >= FIRST_PACKED) & (tags < NARROW))[9])
     where = int(table["where"][broken]) & ADDRESS_MASK
     segment, at = heap.segment(where >> OFFSET_BITS), where & OFFSET_MASK
     segment[at] ^= 0xFF

@@ -25,7 +25,7 @@ class WritesRows(Protocol):
     """A faster way to `write` items, put their numbers into a row of cells, and `release` those that were there."""
 
     def write(self, row: int, items: npt.NDArray[Any]) -> bool:
-        """Write items of the right shape and dtype, if they are such as this can write; says whether it did."""
+        """Write items, if they are of the right shape and dtype and can be written so. Returns whether they were."""
 
     def fits(self, row: int, items: npt.NDArray[Any]) -> bool:
         """Whether items are of the right shape and dtype, and the row is there."""

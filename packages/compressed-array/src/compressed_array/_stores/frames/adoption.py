@@ -24,7 +24,7 @@ from compressed_array._stores.frames.engine import Engine
 from compressed_array._stores.frames.engine_native import NativeEngine
 from compressed_array._stores.frames.export import FrameExport
 from compressed_array._stores.frames.groups import (
-    FIRST_CODEC,
+    FIRST_PACKED,
     FREE,
     KIND_BITS,
     NARROW,
@@ -58,12 +58,12 @@ class Adoption:
         self._taken = 0  # references that were others'
 
     def prepared(self, export: FrameExport, engine: Engine) -> tuple[Payloads, Words] | None:
-        """Exported groups as they would be written here, and what their bytes are; None where that cannot be done."""
+        """Returns exported groups as they would be written here, and their tags; None where that cannot be done."""
         tag, size = export.tag.astype(np.int64), export.size.astype(np.int64)
         payloads = Payloads.in_one_buffer(export.data, np.cumsum(size) - size, size)
-        packed = np.flatnonzero((tag >= FIRST_CODEC) & (tag < NARROW))
+        packed = np.flatnonzero((tag >= FIRST_PACKED) & (tag < NARROW))
         if len(packed):
-            parts = [export.codecs[int(tag[i]) - FIRST_CODEC].decode_part(payloads[i]) for i in packed.tolist()]
+            parts = [export.codecs[int(tag[i]) - FIRST_PACKED].decode_part(payloads[i]) for i in packed.tolist()]
             payloads = _replaced(payloads, packed, Payloads.from_parts(parts))
             tag[packed] = RECORDS
         self._take_first(export)
@@ -88,7 +88,7 @@ class Adoption:
     ) -> Words:
         """Have groups here, and references to them for `numbers`, which are put into `out` as they are called here.
 
-        If that fails there is nothing of it. Says which groups they are.
+        Returns which groups they are. If it fails nothing has changed.
         """
         frames, groups, count = self._frames, self._frames.groups, len(tag)
         layouts = np.array([frames.number_of(layout) for layout in export.layouts])
@@ -122,7 +122,7 @@ class Adoption:
         return taken
 
     def _take_first(self, export: FrameExport) -> None:
-        """Have one of their references if there is none yet: frames that were coded against one are worth it."""
+        """Take over one reference if there is none here yet, since many frames may be coded against it."""
         settings = self._policy.settings
         if settings.reference == 0 and settings.layout == export.layouts[export.layout]:
             alike = [reference for reference in export.references if reference.size == settings.layout.frame_nbytes]
@@ -130,7 +130,7 @@ class Adoption:
                 self._policy.use_reference(np.array(reference))
 
     def _known(self, references: list[Bytes]) -> Words:
-        """For each reference that an export may have, the number of the same one here, or `UNKNOWN`."""
+        """Returns the number here of each reference that an export may have, or `UNKNOWN`."""
         ours = self._frames.references
         for number in range(self._seen, len(ours)):
             self._by_content.setdefault(_content(ours[number]), number)
@@ -144,7 +144,7 @@ class Adoption:
         return known
 
     def _rewritten(self, old: Old, nbytes: int, engine: Engine) -> Payloads | None:
-        """Groups of frames of one size with the references that there are here; None for what we would not write."""
+        """Returns groups of frames of one size, with references of this store; None for what it would not write."""
         frames, settings = self._frames, self._policy.settings
         if settings.layout.frame_nbytes != nbytes:
             settings = replace(settings, reference=0, foretold=residuals.PLAIN)
@@ -175,7 +175,7 @@ class Old(NamedTuple):
 def _rewritten_by_kernel(
     old: Old, nbytes: int, known: Words, asks: bool, settings: WriteSettings, frames: Frames, engine: NativeEngine
 ) -> Payloads | int | None:
-    """`_rewritten_by_numpy`, to memory."""
+    """Do what `_rewritten_by_numpy` does, by a kernel."""
     kernels, address_of, theirs = native(KERNELS), engine.address_of, [frames.references[0], *old.references]
     # Of which only what is written to costs anything.
     out = map_memory(int(old.payloads.size.sum() + old.counts.sum() * (nbytes + ROOM)))
@@ -241,7 +241,7 @@ def _rewritten_by_numpy(
 
 
 def _replaced(payloads: Payloads, which: npt.NDArray[np.intp], others: Payloads) -> Payloads:
-    """Payloads with others in the place of some."""
+    """Returns payloads with others in the place of some."""
     segment, offset, size = payloads.segment.copy(), payloads.offset.copy(), payloads.size.copy()
     segment[which], offset[which] = len(payloads.segments) + others.segment, others.offset
     size[which] = others.size

@@ -23,7 +23,7 @@ WORD_SIZES = (1, 2, 4, 8)
 
 
 def word_of(itemsize: int) -> int:
-    """How many bytes of an array's items are taken for a number."""
+    """Returns how many bytes of an array's items are taken for a number."""
     return itemsize if itemsize in WORD_SIZES else 1
 
 
@@ -40,7 +40,7 @@ def narrow(plain: Payloads, nbytes: int, word: int) -> Payloads:
 
 
 def narrowed(rows: Bytes, word: int) -> Bytes:
-    """Rows of bytes, (count, nbytes), as a group, with numpy alone."""
+    """Returns rows of bytes, (count, nbytes), as a group, by numpy alone."""
     count, nbytes = rows.shape
     columns, width = nbytes // word, 8 * word
     words = np.ascontiguousarray(rows).view(f"<u{word}")
@@ -56,7 +56,7 @@ def narrowed(rows: Bytes, word: int) -> Bytes:
 
 
 def widened(group: Bytes, first: int, count: int, nbytes: int) -> Bytes:
-    """`count` rows of a group from `first` on, as they were."""
+    """Returns `count` rows of a group from `first` on, as they were."""
     word, size, least, bits = _head(group, nbytes)
     columns, width = nbytes // word, 8 * word
     start = HEAD + columns * (word + 1) + first * size
@@ -83,7 +83,7 @@ def fits(group: Bytes, count: int, nbytes: int) -> bool:
 
 
 def _head(group: Bytes, nbytes: int) -> tuple[int, int, npt.NDArray[np.unsignedinteger], Bytes]:
-    """The sizes of a word and of a row, and for each column the least word and the number of bits."""
+    """Returns the sizes of a word and of a row, and for each column the least word and the number of bits."""
     word, size = int(group[0]), int(group[1]) | int(group[2]) << 8
     columns = nbytes // word
     head = group[HEAD : HEAD + columns * (word + 1)].reshape(columns, word + 1)

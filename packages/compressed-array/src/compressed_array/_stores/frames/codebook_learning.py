@@ -28,7 +28,7 @@ USUAL = 2  # bits of the code of words of zeros, roughly
 
 
 def learn(frames: Bytes, word: int) -> Bytes:
-    """The book that takes the fewest bits for frames, one a row, of words of so many bytes."""
+    """Returns the book that takes the fewest bits for frames, one a row, of words of `word` bytes."""
     words = _some(frames.reshape(-1).view(f"<u{word}"))
     others, width = words[words != 0], 8 * word
     below, above = _zero_ends(others, width)
@@ -45,7 +45,7 @@ def learn(frames: Bytes, word: int) -> Bytes:
 
 
 def _some(words: Words) -> Words:
-    """Some of many words, in pieces: not all of the same columns, whatever the length of a frame."""
+    """Returns some of many words, in pieces that are not all of the same columns of a frame."""
     if len(words) <= PIECES * PIECE:
         return words
     starts = np.arange(PIECES) * (len(words) - PIECE) // (PIECES - 1)
@@ -53,7 +53,7 @@ def _some(words: Words) -> Words:
 
 
 def _zero_ends(words: Words, width: int) -> tuple[int, int]:
-    """How many zeros below and above are worth leaving out, if a word with others in their place takes all its bits."""
+    """Returns how many zeros below and above had best be left out; a word with others there takes all its bits."""
     ends = []
     for shift in (np.left_shift, np.right_shift):
         others = [np.count_nonzero(shift(words, words.dtype.type(width - k))) for k in range(width)]
@@ -62,13 +62,13 @@ def _zero_ends(words: Words, width: int) -> tuple[int, int]:
 
 
 def _bits_of_rows(words: Words) -> int:
-    """How many bits the number of words of zeros in a row had best be written with."""
+    """Returns with how many bits the number of words of zeros in a row had best be written."""
     costs = [len(zeros_in_a_row(words, 1 << bits)[0]) * (bits + USUAL) for bits in range(LONGEST + 1)]
     return int(np.argmin(costs))
 
 
 def _learnt(words: Words, book: Book, in_a_row: int | None) -> tuple[int, Book]:
-    """How many bits words take by a book of such a kind, and the book with its codes."""
+    """Returns how many bits words take by a book of such a kind, and the book with its codes."""
     rows = 0
     if in_a_row is not None:
         rows = len(zeros_in_a_row(words, 1 << in_a_row)[0])
@@ -100,7 +100,7 @@ def _learnt(words: Words, book: Book, in_a_row: int | None) -> tuple[int, Book]:
 
 
 def _code_lengths(weights: list[int]) -> list[int]:
-    """How many bits the codes have that take the least, none of them longer than `LONGEST`: by merging packages."""
+    """Returns the lengths of the codes that take the fewest bits, none over `LONGEST`, by merging packages."""
     if len(weights) == 1:
         return [0]
     single = sorted(((weight, (i,)) for i, weight in enumerate(weights)), key=lambda one: one[0])

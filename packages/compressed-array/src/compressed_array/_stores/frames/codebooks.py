@@ -47,12 +47,12 @@ class Book(NamedTuple):
 
     @classmethod
     def of(cls, data: Bytes) -> Book:
-        """A book out of its bytes."""
+        """Returns the book that some bytes are."""
         word, below, between, top, folding = data[:5].tolist()
         return cls(word, below, between, top, folding, data[LENGTHS:BITS], data[BITS:TOPS], data[TOPS:NBYTES])
 
     def data(self) -> Bytes:
-        """The bytes of a book."""
+        """Returns the bytes of a book."""
         numbers = np.array([*self[:5], 0, 0, 0], np.uint8)
         return np.concatenate([numbers, self.lengths, self.bits, self.tops])
 
@@ -79,7 +79,7 @@ class Book(NamedTuple):
 
 
 def checked(data: Bytes) -> Bytes | None:
-    """Bytes from outside, in one piece, if they are a codebook."""
+    """Returns bytes from outside, in one piece, if they are a codebook; None if they are not."""
     if data.size != NBYTES or data[0] not in WORD_SIZES:
         return None
     book = Book.of(data)
@@ -96,7 +96,7 @@ def checked(data: Bytes) -> Bytes | None:
 
 
 def encode(frame: Bytes, data: Bytes) -> bytes | None:
-    """The words of a frame by a book, or None where they take more bytes than the frame or the book has no codes."""
+    """Returns the words of a frame by a book; None if they take more than the frame, or have no code."""
     kernels = native("_stores.frames.kernels.codebook_functions")
     if kernels is None:
         return encoded(frame, data)
@@ -107,7 +107,7 @@ def encode(frame: Bytes, data: Bytes) -> bytes | None:
 
 
 def encoded(frame: Bytes, data: Bytes) -> bytes | None:
-    """`encode`, with numpy alone."""
+    """Do what `encode` does, by numpy alone."""
     book = Book.of(data)
     found = _codes(frame, book)
     if found is None:
@@ -123,7 +123,7 @@ def encoded(frame: Bytes, data: Bytes) -> bytes | None:
 
 
 def size_of(frame: Bytes, data: Bytes) -> int:
-    """How many bytes `encode` gives, or the frame's own where it gives none."""
+    """Returns how many bytes `encode` gives, or the size of the frame where it gives none."""
     book = Book.of(data)
     found = _codes(frame, book)
     bits = 8 * frame.size if found is None else int((book.lengths + book.follow)[found[0]].sum())
@@ -131,7 +131,7 @@ def size_of(frame: Bytes, data: Bytes) -> int:
 
 
 def _codes(frame: Bytes, book: Book) -> tuple[Bytes, Words] | None:
-    """The codes of a frame's words, each in a byte in which nothing stands behind it, and what follows them."""
+    """Returns the codes of a frame's words, each alone in a byte, and what follows them."""
     words = frame.view(f"<u{book.word}")
     between, fits = taken_out(words, book)
     is_whole, is_zeros = book.bits == WHOLE, book.is_zeros
@@ -181,7 +181,7 @@ def decode(body: Bytes, data: Bytes, frame: Bytes) -> None:
 
 
 def _places(body: Bytes, book: Book, count: int) -> tuple[npt.NDArray[np.int64], Bytes, npt.NDArray[np.int64]]:
-    """At which bit each code begins, the byte that is there, and the number of its first word.
+    """Returns at which bit each code begins, the byte that is there, and the number of its first word.
 
     The codes are those of `count` words, and the last ends where the body does.
     """
@@ -204,7 +204,7 @@ def _places(body: Bytes, book: Book, count: int) -> tuple[npt.NDArray[np.int64],
 
 
 def zeros_in_a_row(words: Words, most: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where words of zeros begin, and how many there are in a row, of which `most` are taken at a time."""
+    """Returns where words of zeros begin, and how many there are in a row, `most` at a time."""
     is_zero = np.concatenate([[False], words == 0, [False]])
     edges = np.flatnonzero(is_zero[1:] != is_zero[:-1])
     begin, end = edges[::2], edges[1::2]
@@ -215,7 +215,7 @@ def zeros_in_a_row(words: Words, most: int) -> tuple[npt.NDArray[np.int64], npt.
 
 
 def taken_out(words: Words, book: Book) -> tuple[Words, npt.NDArray[np.bool_]]:
-    """What lies between of each word, and whether that is all of it."""
+    """Returns the bits between the zeros at both ends of each word, and whether that is all of the word."""
     kind = words.dtype.type
     folded = fold(words) if book.folding == FOLDED else words
     between = folded >> kind(book.below)
@@ -228,7 +228,7 @@ def taken_out(words: Words, book: Book) -> tuple[Words, npt.NDArray[np.bool_]]:
 
 
 def put_back(between: Words, book: Book) -> Words:
-    """The words of which `taken_out` gave what lies between."""
+    """Returns the words from which `taken_out` took these bits."""
     kind = between.dtype.type
     if book.folding == TURNED:
         between = between >> kind(1) | (between & kind(1)) << kind(book.between - 1)
@@ -237,6 +237,6 @@ def put_back(between: Words, book: Book) -> Words:
 
 
 def fold(words: Words) -> Words:
-    """Numbers with their sign below: 0, -1, 1, -2 and so on as 0, 1, 2, 3."""
+    """Returns numbers with their sign in the lowest bit: 0, -1, 1, -2 and so on as 0, 1, 2, 3."""
     kind, width = words.dtype.type, 8 * words.dtype.itemsize
     return np.asarray(words << kind(1) ^ kind(0) - (words >> kind(width - 1)))

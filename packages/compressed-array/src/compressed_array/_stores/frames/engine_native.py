@@ -72,9 +72,10 @@ class WriterTables:
         self.address = address_of(self._record)
 
     def are_current(self) -> bool:
-        """Whether these are still the tables that there are, whatever references have come since.
+        """Whether these are still the tables of the store, whatever references have come since.
 
-        The table of groups is replaced after the list of free ones, and the bytes that live after those in use.
+        Two of them need no look: the table of groups is replaced after the list of free ones, and the table of bytes
+        that live after that of bytes that are used.
         """
         frames = self._frames
         return (
@@ -116,7 +117,7 @@ class ReaderTables:
         self.address = address_of(self._record)
 
     def are_of(self, frames: Frames, layouts: Table, references: Words) -> bool:
-        """Whether these are still the tables that there are, and the rest as it was."""
+        """Whether these are still the tables of the store, and zstd and what it needs as they were."""
         table, known_layouts, addresses, decoder, codecs, unpacked = self._of
         return (
             table is frames.groups.table
@@ -168,7 +169,7 @@ class NativeEngine:
         return done
 
     def write_row(self, step: Step, items: npt.NDArray[Any], row: int) -> int:
-        """Write items and put their numbers into a row of cells, as a step says, if all can be done."""
+        """Write items and put their numbers into a row of cells. Returns how many are done, or that all is."""
         done: int = self._writer.write_items(step.address, self.address_of(items), 0, row)
         return done
 
@@ -213,7 +214,7 @@ class NativeEngine:
         return Step(address(told), tables, (told, geometry, lane_of, numbers, rows, self._scratch))
 
     def compressor(self, settings: WriteSettings) -> tuple[int, int, int]:
-        """zstd's function, the calling thread's context and the level, to write records with; zeros for none."""
+        """Returns zstd's function, the calling thread's context and the level to write records with; zeros for none."""
         is_used = settings.intra is not None and not settings.is_small
         return settings.intra.calls().compressor if is_used else (0, 0, 0)
 
@@ -283,7 +284,7 @@ class NativeEngine:
         return tables
 
     def _reader_tables(self, layouts: Table | None) -> ReaderTables:
-        """What the calling thread reads by."""
+        """Returns what the calling thread reads by."""
         frames, references = self._frames, self._reference_addresses()
         layouts = frames.layout_table if layouts is None else layouts
         known: ReaderTables | None = getattr(self._of_thread, "tables", None)

@@ -141,7 +141,7 @@ class NumpyEngine:
         lane["capacity"], lane["mode"] = settings.capacity, settings.mode
 
     def _encode(self, lane: np.void, stack: Bytes, last: Bytes, settings: WriteSettings) -> list[bytes]:
-        """The records of frames that come next in a lane's group."""
+        """Returns the records of frames that come next in a lane's group."""
         if lane["mode"] == ROWS:
             return [frame.tobytes() for frame in stack]
         before: list[Bytes | None] = [last if lane["count"] else None, *stack[:-1]]

@@ -22,13 +22,13 @@ from compressed_array._stores.frames import bitpack, codebooks, residuals
 from compressed_array._stores.frames.dictionaries import DICTIONARIES
 from compressed_array._stores.frames.groups import (
     ADDRESS_MASK,
-    FIRST_CODEC,
+    FIRST_PACKED,
     FREE,
     FROM_REFERENCE,
     KIND_BITS,
     NARROW,
     PLAIN,
-    RAW,
+    RAW_FRAME,
     RECORDS,
     SINCE_LAST,
     SLOTS,
@@ -87,7 +87,7 @@ class FrameSnapshot(Snapshot):
 
 
 def renumbered(groups: Numbers, numbers: RecordNumbers) -> RecordNumbers:
-    """Numbers as they are when `groups`, which are in order, are counted from 0."""
+    """Returns numbers as they are when `groups`, which are in order, are counted from 0."""
     new = np.zeros(numbers.shape, np.uint32)
     written = numbers != 0
     of, slots = split_numbers(numbers[written])
@@ -96,13 +96,13 @@ def renumbered(groups: Numbers, numbers: RecordNumbers) -> RecordNumbers:
 
 
 def export_groups(frames: Frames, groups: Numbers, choice: Any, layout: int, found: bool) -> FrameExport:
-    """These groups, in this order."""
+    """Returns these groups, in this order."""
     table = frames.groups.table[groups]
     size = table["size"].astype(np.int64)
     data = np.empty(int(size.sum()), np.uint8)
     frames.heap.payloads(table["where"] & ADDRESS_MASK, size).copy_to(data, np.cumsum(size) - size)
     tag = (table["where"] >> TAG_BITS).astype(np.uint8)
-    is_packed = (tag >= FIRST_CODEC) & (tag != NARROW)
+    is_packed = (tag >= FIRST_PACKED) & (tag != NARROW)
     before = table["before"].astype(np.int64) - 1
     # A group that is there for the sake of others may have one before it that nobody needs.
     at = np.minimum(np.searchsorted(groups, before), max(len(groups) - 1, 0))
@@ -128,9 +128,9 @@ def export_groups(frames: Frames, groups: Numbers, choice: Any, layout: int, fou
 def _references(
     frames: Frames, tag: npt.NDArray[np.uint8], data: npt.NDArray[np.uint8], size: Numbers, count: Numbers
 ) -> list[npt.NDArray[np.uint8]]:
-    """The references that groups may need, with nothing in the place of others where those would be much of it all."""
+    """Returns the references that groups may need; others are left empty where they would take much space."""
     references = list(frames.references[1:])
-    if ((tag >= FIRST_CODEC) & (tag < NARROW)).any():  # of which nobody knows without unpacking them
+    if ((tag >= FIRST_PACKED) & (tag < NARROW)).any():  # of which nobody knows without unpacking them
         return references
     if LITTLE * sum(map(len, references)) <= data.nbytes:
         return references
@@ -204,8 +204,8 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
     ):
         data = export.data[end[group] - size : end[group]]
         frame_nbytes = layouts[of].frame_nbytes
-        if FIRST_CODEC <= tag < NARROW:
-            codec = export.codecs[tag - FIRST_CODEC]
+        if FIRST_PACKED <= tag < NARROW:
+            codec = export.codecs[tag - FIRST_PACKED]
             unpacked = codec.content_size(data)
             if not 0 <= unpacked <= count * (frame_nbytes + ROOM):
                 raise CorruptPayloadError(f"group {group} says that it unpacks to more than its frames take")
@@ -223,8 +223,8 @@ def check(export: FrameExport, item_shape: tuple[int, ...], itemsize: int, numbe
 
 
 def _known_tags(tag: npt.NDArray[np.uint8], codecs: int) -> npt.NDArray[np.bool_]:
-    """Which tags are those of a group, where there are so many codecs."""
-    return np.asarray((tag >= RECORDS) & (tag < FIRST_CODEC + codecs) | (tag == NARROW))
+    """Returns which tags are those of a group, where there are so many codecs."""
+    return np.asarray((tag >= RECORDS) & (tag < FIRST_PACKED + codecs) | (tag == NARROW))
 
 
 def is_layout(layout: Layout, item_shape: tuple[int, ...], itemsize: int) -> bool:
@@ -309,7 +309,7 @@ def _fits(
                 _changes.apply(body[1:], frame)
             elif kind == ZSTD and not _is_sound(body, frame_nbytes, references, books):
                 return False
-            if (k == 0 and kind == SINCE_LAST) or (kind == RAW and len(body) != frame_nbytes):
+            if (k == 0 and kind == SINCE_LAST) or (kind == RAW_FRAME and len(body) != frame_nbytes):
                 return False
     except CorruptPayloadError:
         return False
@@ -317,7 +317,7 @@ def _fits(
 
 
 def _is_sound(body: npt.NDArray[np.uint8], frame_nbytes: int, references: Numbers, books: Books) -> bool:
-    """Whether a record of zstd's, or by a codebook, is made in a way that there is."""
+    """Whether a record of zstd's, or by a codebook, is one that can be decoded here."""
     how, rest = residuals.split(body)
     if residuals.foretells(how) != residuals.BOOK:
         return residuals.is_sound(how, frame_nbytes, references.tolist())

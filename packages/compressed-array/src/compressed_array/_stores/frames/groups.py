@@ -21,11 +21,11 @@ MOST_GROUPS = 2**32 // SLOTS - 1
 TAG_BITS = 56
 ADDRESS_MASK = (1 << TAG_BITS) - 1
 # What a group's bytes are: records with a header each, frames as they are, records that went through codec number
-# `tag - FIRST_CODEC` of the store, or frames narrowed. 0 is a group that is not in use.
-RECORDS, PLAIN, FIRST_CODEC, NARROW = 1, 2, 3, 64
+# `tag - FIRST_PACKED` of the store, or frames narrowed. 0 is a group that is not in use.
+RECORDS, PLAIN, FIRST_PACKED, NARROW = 1, 2, 3, 64
 # What a record is: the changes since the frame before, the changes from a reference, a zstd frame or words by a
 # codebook, the frame itself.
-SINCE_LAST, FROM_REFERENCE, ZSTD, RAW = range(4)
+SINCE_LAST, FROM_REFERENCE, ZSTD, RAW_FRAME = range(4)
 KIND_BITS = 2
 
 # `where` is the tag and the heap's address in one word, which a reader fetches in one piece while a writer changes it.
@@ -86,11 +86,11 @@ class Groups:
         self.counts[FREE] = free + len(groups)
 
     def take_dead(self) -> Words:
-        """The groups that were found dead since this was last asked."""
+        """Returns the groups that were found dead since the last call."""
         return self._take(self.dead, DEAD)
 
     def take_full(self) -> Words:
-        """The groups that were filled since this was last asked."""
+        """Returns the groups that were filled since the last call."""
         return self._take(self.full, FULL)
 
     def _take(self, listed: Words, which: int) -> Words:
@@ -99,16 +99,16 @@ class Groups:
         return taken
 
     def in_use(self) -> npt.NDArray[np.intp]:
-        """The groups that are somebody's."""
+        """Returns the groups that hold frames."""
         return np.flatnonzero(self.table["where"])
 
     def in_segment(self, segment: int, offset_bits: int) -> npt.NDArray[np.intp]:
-        """The groups whose bytes lie in a segment of the heap."""
+        """Returns the groups whose bytes lie in a segment of the heap."""
         where = self.table["where"]
         return np.flatnonzero(((where & ADDRESS_MASK) >> offset_bits == segment) & (where != 0))
 
 
 def split_numbers(numbers: RecordNumbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The groups and slots that written record numbers stand for."""
+    """Returns the groups and slots that written record numbers stand for."""
     last = numbers.astype(np.int64) - 1
     return last // SLOTS, last % SLOTS

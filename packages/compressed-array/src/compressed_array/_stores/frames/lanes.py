@@ -39,7 +39,7 @@ class Lanes:
         return self.table.nbytes + self.items.nbytes + self.frames.nbytes
 
     def grow(self, count: int) -> None:
-        """See to it that there are lanes 0 to `count - 1`."""
+        """Make lanes 0 to `count - 1`, as far as they are missing."""
         known = len(self.table)
         if count > known:
             table = np.zeros(count, LANE)
@@ -56,7 +56,7 @@ class Lanes:
         self._replace(np.zeros_like(self.table), self.items, frames, self.strides)
 
     def clear(self) -> None:
-        """Have no lanes, and none of their memory."""
+        """Give up all lanes and their memory."""
         self._replace(self.table[:0].copy(), self.items[:0].copy(), self.frames[:0].copy(), self.strides)
 
     def arrange(self, strides: tuple[int, ...]) -> None:
@@ -67,7 +67,7 @@ class Lanes:
             self._replace(self.table.copy(), arranged, self.frames, strides)
 
     def item(self, lane: int) -> npt.NDArray[np.void]:
-        """A lane's last item, as a batch of one."""
+        """Returns a lane's last item, as a batch of one."""
         return self._shaped(self.items, self.strides)[lane : lane + 1]
 
     def _shaped(self, items: npt.NDArray[np.uint8], strides: tuple[int, ...]) -> npt.NDArray[np.void]:

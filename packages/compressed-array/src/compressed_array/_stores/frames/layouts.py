@@ -33,14 +33,14 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, item_shape: tuple[int, ...], itemsize: int, axis: int, width: int) -> Layout:
-        """Frames of `width` along `axis`."""
+        """Returns the layout of frames of `width` along `axis`."""
         depth = item_shape[axis] // width
         outer = prod(item_shape[:axis])
         return cls(depth, outer, width * prod(item_shape[axis + 1 :]) * itemsize, axis, width)
 
     @classmethod
     def unstacked(cls, record_nbytes: int) -> Layout:
-        """The whole item as one frame."""
+        """Returns the layout in which the whole item is one frame."""
         return cls(1, 1, record_nbytes)
 
     @property
@@ -65,7 +65,7 @@ class Geometry(NamedTuple):
 
 
 def strides_of(items: npt.NDArray[Any]) -> tuple[int, ...]:
-    """The strides of an item. Along an axis of length one they may be anything, and must not make a difference."""
+    """Returns the strides of an item, with those along axes of length one, which may be anything, made regular."""
     shape, strides = items.shape[1:], items.strides[1:]
     if 1 not in shape:
         return strides
@@ -78,7 +78,7 @@ def strides_of(items: npt.NDArray[Any]) -> tuple[int, ...]:
 
 
 def geometry(layout: Layout, item_shape: tuple[int, ...], itemsize: int, strides: tuple[int, ...]) -> Geometry | None:
-    """The geometry of items with these strides, or None where they have to be copied first."""
+    """Returns the geometry of items with these strides, or None where they have to be copied first."""
     axes = [*zip(item_shape, strides, strict=True), (itemsize, 1)]
     stack, rest = (1, 1), axes
     if layout.depth > 1:
@@ -114,13 +114,13 @@ def geometry(layout: Layout, item_shape: tuple[int, ...], itemsize: int, strides
 
 
 def divided(item: npt.NDArray[Any], layout: Layout) -> npt.NDArray[np.uint8]:
-    """The frames of an item in C order, one a row."""
+    """Returns the frames of an item in C order, one a row."""
     data = item.reshape(-1).view(np.uint8).reshape(layout.outer, layout.depth, layout.inner)
     return data.swapaxes(0, 1).reshape(layout.depth, layout.frame_nbytes)
 
 
 def count_new(stack: npt.NDArray[np.uint8], before: npt.NDArray[np.uint8]) -> int:
-    """How many frames of a stack are new, where another stack came before it."""
+    """Returns how many frames of a stack are new, where another stack came before it."""
     depth = len(stack)
     return next((new for new in range(depth) if np.array_equal(stack[: depth - new], before[new:])), depth)
 
@@ -144,7 +144,7 @@ def _is_dense(axes: list[tuple[int, int]]) -> bool:
 
 
 def _merged(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The axes with neighbours joined that lie as one would; lengths of one left out."""
+    """Returns the axes without those of length one, and with neighbours joined where they lie like one axis."""
     merged: list[tuple[int, int]] = []
     for length, step in axes:
         if length == 1:
@@ -157,7 +157,7 @@ def _merged(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def stacks(item_shape: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Every way an item may be a stack: the axis, and the width of a frame along it."""
+    """Returns every way an item may be a stack: the axis, and the width of a frame along it."""
     return [
         (axis, length // depth)
         for axis, length in enumerate(item_shape)
@@ -167,9 +167,10 @@ def stacks(item_shape: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def continues(before: npt.NDArray[Any], after: npt.NDArray[Any], axis: int, width: int) -> bool:
-    """Whether one item is the other with a frame taken off one end and another put on: a sign of how it is stacked.
+    """Whether `after` is `before` with a frame taken off one end and another put on the other.
 
-    Items whose frames are alike, or blank but for the newest, show that of any stacking and are a sign of none.
+    That is a sign of how items are stacked. Items whose frames are alike, or blank but for the newest, would show it of
+    any stacking, and are a sign of none.
     """
     older, newer = np.moveaxis(before, axis, 0), np.moveaxis(after, axis, 0)
     shared = newer[:-width]

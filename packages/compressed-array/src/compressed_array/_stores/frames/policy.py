@@ -148,11 +148,11 @@ class WritePolicy:
 
     @property
     def patience(self) -> int:
-        """How many items may be written before it is seen if a look is due: a look at all of them comes too late."""
+        """How many items may be written before the policy has to be asked again, lest a look comes too late."""
         return max(self._seen, FIRST_LOOK)
 
     def stored(self, groups: npt.NDArray[np.int64]) -> None:
-        """Take note of what groups have come to, packed or not."""
+        """Take note of how many bytes groups take, packed or not."""
         table = self._frames.groups.table
         frames, nbytes = int(table["count"][groups].sum()), int(table["size"][groups].sum())
         self._stored = self._stored[0] + frames, self._stored[1] + nbytes
@@ -203,14 +203,14 @@ class WritePolicy:
         return has_changed
 
     def _see_size(self) -> None:
-        """Let groups have so many frames that they come to the size they should have."""
+        """Let groups have as many frames as make up the bytes that a group should have."""
         frames, nbytes = self._new_frames, self._new_bytes
         self._new_frames = self._new_bytes = 0
         if self._delta.level is None:
             self._length = min(max(GROUP_BYTES * frames // max(nbytes, 1), FEWEST_FRAMES), SLOTS)
 
     def _see_order(self) -> None:
-        """A group is freed as a whole, so frames that die in any order had better have one each: change to that."""
+        """Give each frame a group of its own if frames do not die in order, since a group is freed as a whole."""
         table = self._frames.groups.table
         frames, needed = int(table["count"][table["references"] > 0].sum()), int(table["references"].sum())
         # In order, too, each lane's oldest group is needed in part, and its newest not full.
@@ -244,7 +244,7 @@ class WritePolicy:
         return out
 
     def _find_reference(self, sample: npt.NDArray[np.uint8]) -> None:
-        """What most bytes mostly are is a good frame to code others against."""
+        """Code frames against one made of each byte's usual value, if that saves more than it takes."""
         middle = len(sample) // 2
         ordered = map_memory(sample.size).reshape(sample.shape)
         ordered[...] = sample
@@ -297,7 +297,7 @@ class WritePolicy:
         return (self.settings.mode, intra, foretold, packs) != made
 
     def _runs(self, engine: Engine, groups: npt.NDArray[np.int64]) -> list[npt.NDArray[np.uint8]]:
-        """Some frames that followed each other, of some of these groups."""
+        """Returns some frames that followed each other, of some of these groups."""
         length = min(max(TRIAL_BYTES // (RUNS * self.settings.layout.frame_nbytes), 2), RUN)
         few = groups[np.linspace(0, len(groups) - 1, min(len(groups), RUNS)).astype(np.intp)]
         counts = np.minimum(self._frames.groups.table["count"][few].astype(np.int64), length)

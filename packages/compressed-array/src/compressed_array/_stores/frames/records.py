@@ -16,7 +16,7 @@ from compressed_array._stores.frames import codebooks, residuals
 from compressed_array._stores.frames.groups import (
     FROM_REFERENCE,
     KIND_BITS,
-    RAW,
+    RAW_FRAME,
     SINCE_LAST,
     ZSTD,
 )
@@ -35,7 +35,7 @@ def encode_frame(
     changes: Callable[[Bytes, Bytes], bytes] = _changes.encode,
 ) -> bytes:
     """Returns the smallest record for a frame; `last` is the frame before it, if the group has one."""
-    kind, best = RAW, frame.tobytes()
+    kind, best = RAW_FRAME, frame.tobytes()
     if mode == DELTA:
         if last is not None:
             found = changes(frame, last)
@@ -64,7 +64,7 @@ def encode_frame(
 
 
 def split_records(data: Bytes, count: int) -> list[tuple[int, Bytes]]:
-    """Kind and body of the first `count` records."""
+    """Returns kind and body of the first `count` records."""
     records, at = [], 0
     for _ in range(count):
         head, at = _head(data, at)
@@ -82,7 +82,7 @@ def _head(data: Bytes, at: int) -> tuple[int, int]:
 
 
 def needed_by(kind: int, body: Bytes) -> tuple[int, int, Bytes]:
-    """Which reference a record needs, or 0; how a record of zstd's was made, and what it made."""
+    """Returns which reference a record needs, or 0, and of a zstd record its word and what follows that."""
     if kind == FROM_REFERENCE:
         return int(body[0]), residuals.PLAIN, body[1:]
     if kind != ZSTD:
@@ -93,7 +93,7 @@ def needed_by(kind: int, body: Bytes) -> tuple[int, int, Bytes]:
 
 
 def decode_frame(kind: int, body: Bytes, frame: Bytes, references: list[Bytes], decoder: Any) -> None:
-    """Turn the frame before, which is what `frame` holds, into the one that a record says.
+    """Turn the frame before, which `frame` holds, into the one of a record.
 
     `decoder` reads zstd's records; without zstd it is None.
     """
@@ -102,7 +102,7 @@ def decode_frame(kind: int, body: Bytes, frame: Bytes, references: list[Bytes], 
     elif kind == FROM_REFERENCE:
         frame[...] = references[int(body[0])][: frame.size]
         _changes.apply(body[1:], frame)
-    elif kind == RAW:
+    elif kind == RAW_FRAME:
         frame[...] = body
     else:
         how, payload = residuals.split(body)

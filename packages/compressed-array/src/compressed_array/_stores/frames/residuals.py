@@ -28,23 +28,23 @@ ZSTD_BEGINS = 0x28
 
 
 def word(what: int, number: int, itemsize: int) -> int:
-    """The word for what foretells elements of a size; where that is none of `SIZES`, bytes are not sorted."""
+    """Returns the word for what foretells elements of a size; of sizes not in `SIZES`, bytes are not sorted."""
     size = SIZES.index(itemsize) if itemsize in SIZES else 0
     return number << NUMBER_AT | what << SIZE_BITS | size
 
 
 def foretells(how: int) -> int:
-    """What foretells, by a word."""
+    """Returns what foretells, by a word: `BEFORE`, `REFERENCE` or `BOOK`."""
     return how >> SIZE_BITS & 0xFF >> SIZE_BITS
 
 
 def head(how: int) -> bytes:
-    """What stands before the zstd frame of a record that was made so."""
+    """Returns what stands before the zstd frame of a record that was made by a word."""
     return b"" if how == PLAIN else bytes([how & 0xFF]) + _changes.varint(how >> NUMBER_AT)
 
 
 def split(body: Bytes) -> tuple[int, Bytes]:
-    """The word and the zstd frame of a record."""
+    """Returns the word of a zstd record, and its zstd frame."""
     if not body.size:
         raise CorruptPayloadError("a record of zstd's is empty")
     if body[0] == ZSTD_BEGINS:
@@ -66,7 +66,7 @@ def is_sound(how: int, frame_nbytes: int, references: list[int]) -> bool:
 
 
 def taken(frame: Bytes, how: int, references: list[Bytes]) -> Bytes:
-    """What is left of a frame."""
+    """Returns what is left of a frame when what is foretold is taken away."""
     left, number = frame.copy(), how >> NUMBER_AT
     if foretells(how) == BEFORE:
         left[number:] -= frame[:-number]

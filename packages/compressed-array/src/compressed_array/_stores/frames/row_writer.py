@@ -20,7 +20,7 @@ from compressed_array._stores.protocol import LaneNumbers, RecordNumbers
 
 
 class RowStep:
-    """What a kernel is told to write rows of a table of cells, and what that was put together from."""
+    """What a kernel is told to write rows of a table of cells, and what has to stay as it is for that."""
 
     def __init__(
         self,

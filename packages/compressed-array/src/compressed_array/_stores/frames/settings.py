@@ -15,7 +15,10 @@ SMALL_FRAME = 256  # bytes; below, a record's header and the walk to it cost mor
 
 @dataclass(frozen=True, eq=False)
 class WriteSettings:
-    """Never changed, so what was prepared by settings is good for as long as these are the settings."""
+    """How groups and their records are written from now on.
+
+    It is never changed but replaced, so what was prepared by it is good for as long as it is the one in use.
+    """
 
     layout: Layout
     layout_number: int  # by which groups know the layout

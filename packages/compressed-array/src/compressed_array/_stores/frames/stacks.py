@@ -17,7 +17,7 @@ SIGNS, MOSTLY = 3, 0.6
 
 
 def given_layout(item_shape: tuple[int, ...], itemsize: int, codec: Any) -> Layout | None:
-    """The layout that a codec asks for; None if it leaves that to be found."""
+    """Returns the layout that a codec asks for; None if it leaves that to be found."""
     width, axis = getattr(codec, "frame_width", None), getattr(codec, "stack_axis", None)
     if width == 0 or not item_shape or not itemsize:
         return Layout.unstacked(int(np.prod(item_shape)) * itemsize)
@@ -48,13 +48,13 @@ class StackFinder:
         return not self._tries
 
     def passes(self) -> bool:
-        """Whether the next items need not be looked at, which then counts as a look."""
+        """Whether the next items need not be looked at. If so, that is counted as a look."""
         passes = self.gave_up and (self._looks + 1) % ASK_AGAIN != 0
         self._looks += passes
         return passes
 
     def look(self, items: npt.NDArray[Any], lane_of: npt.NDArray[np.int64], lanes: Lanes) -> tuple[int, int] | None:
-        """The axis of the stack and the width of a frame along it, once they are known."""
+        """Returns the axis of the stack and the width of a frame along it, once they are known; None before."""
         self._looks += 1
         if self._looks % ASK_AGAIN == 0:
             self._tries, self._pairs = max(self._tries, SIGNS), 0
@@ -73,7 +73,7 @@ class StackFinder:
         return None
 
     def compare(self, before: npt.NDArray[Any], after: npt.NDArray[Any]) -> tuple[int, int] | None:
-        """Look at one pair; says what `look` does."""
+        """Look at one pair of items. Returns the same as `look`."""
         if before.tobytes() == after.tobytes():
             return None
         self._tries -= 1

@@ -251,7 +251,7 @@ class FrameStore:
         return True
 
     def _would_write(self, export: FrameExport) -> bool:
-        """Whether exported groups are such as this store would write, or packs and looks at when it has them."""
+        """Whether exported groups are such as this store would write itself, or would write anew in time."""
         frames, policy, settings, choice = self._frames, self._policy, self._policy.settings, export.choice
         level, coded = getattr(policy.choice, "level", None), (export.tag != PLAIN) & (export.tag != NARROW)
         used = [export.layouts[number] for number in np.unique(export.layout_of).tolist()]
@@ -348,7 +348,7 @@ class FrameStore:
         return self._engine
 
     def _look_for_stack(self, items: npt.NDArray[Any], lanes: LaneNumbers) -> None:
-        """Divide items into frames as they are stacked, once that is seen, and no longer if it was not so after all."""
+        """Divide items into frames once it is seen how they are stacked, and no longer if they are not after all."""
         if self._finder is not None:
             stack = self._finder.look(items, lanes, self._frames.lanes)
             if stack is not None:
@@ -367,7 +367,7 @@ class FrameStore:
         self._frames.lanes.start_over(layout.frame_nbytes)
 
     def _make_whole(self) -> None:
-        """Have all done that is due, before items are taken out."""
+        """Do all that is due, before items are exported."""
         self.epochs.guard.when_free(partial(self._flush, thoroughly=True))
         # For a signal's handler in the middle of a write they are whole where a kernel writes them, in one go.
         if isinstance(self._engine, NumpyEngine) and self.epochs.guard.is_taken:

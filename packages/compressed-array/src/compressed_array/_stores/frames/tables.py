@@ -13,7 +13,7 @@ from compressed_array._runtime.memory import map_memory
 from compressed_array._runtime.types import Bytes
 from compressed_array._stores.frames.groups import (
     ADDRESS_MASK,
-    FIRST_CODEC,
+    FIRST_PACKED,
     NARROW,
     SLOTS,
     TAG_BITS,
@@ -48,7 +48,7 @@ class Frames:
         self._geometries: dict[tuple[Layout, tuple[int, ...]], Geometry | None] = {}
 
     def number_of(self, layout: Layout) -> int:
-        """Returns by which number groups know a layout."""
+        """Returns the number by which groups know a layout, which is new if the layout is."""
         if layout not in self.layouts:
             self.layouts.append(layout)
             self.layout_table = np.array([(part.depth, part.outer, part.inner) for part in self.layouts], LAYOUT)
@@ -69,20 +69,20 @@ class Frames:
         self.most_unpacked = max(self.most_unpacked, nbytes)
 
     def group_bytes(self, where: int) -> Bytes:
-        """Returns the records of a group, unpacked if a codec had packed them; if not, and what is behind them."""
+        """Returns a group's records, unpacked if a codec had packed them; if not, with whatever is behind them."""
         start, tag = where & ADDRESS_MASK & OFFSET_MASK, where >> TAG_BITS
         data = self.heap.segment((where & ADDRESS_MASK) >> OFFSET_BITS)[start:]
-        return self.codecs[tag - FIRST_CODEC].decode_part(data) if FIRST_CODEC <= tag < NARROW else data
+        return self.codecs[tag - FIRST_PACKED].decode_part(data) if FIRST_PACKED <= tag < NARROW else data
 
     def needed(self, numbers: RecordNumbers) -> npt.NDArray[np.int64]:
-        """The groups that hold the frames of these items, as often as an item needs one."""
+        """Returns the groups that hold the frames of these items, each once for every item that needs it."""
         written = numbers[numbers != 0]
         groups, _ = split_numbers(written)
         before = self.groups.table["before"][groups[self.reaches_back(written)]]
         return np.concatenate([groups, before.astype(np.int64) - 1])
 
     def reaches_back(self, written: RecordNumbers) -> npt.NDArray[np.bool_]:
-        """Which of these items, none of them unwritten, begin in the group before."""
+        """Returns which of these items, all of them written, begin in the group before."""
         groups, slots = split_numbers(written)
         return np.asarray(slots < self.layout_table["depth"][self.groups.table["layout"][groups]] - 1)
 

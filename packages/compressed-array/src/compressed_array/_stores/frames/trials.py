@@ -78,7 +78,7 @@ class Trial:
             self._find_book(np.concatenate(self.runs))
 
     def _find_what_is_foretold(self) -> None:
-        """See what zstd, at the first level, had best be given."""
+        """Find what zstd, at the first level, had best be given."""
         ways = [residuals.word(residuals.BEFORE, distance, self.frames.itemsize) for distance in self._distances()]
         if self.settings.reference:
             ways.append(residuals.word(residuals.REFERENCE, self.settings.reference, self.frames.itemsize))
@@ -100,7 +100,7 @@ class Trial:
                 self.packed, self.level = sizes, level
 
     def _find_book(self, together: npt.NDArray[np.uint8]) -> None:
-        """See whether a codebook makes less of frames than zstd: the one in use, or another that suits them better."""
+        """Use a codebook if it makes less of frames than zstd: the one in use, or another that suits them better."""
         now, least = self.settings.foretold, CLEARLY * self.packed.sum()
         if residuals.foretells(now) == residuals.BOOK:
             sizes = sizes_of(self.sample, now, self.frames.references, None)
@@ -117,7 +117,7 @@ class Trial:
         return sizes_of(self.sample, how, self.frames.references, level)
 
     def _distances(self) -> list[int]:
-        """How many bytes before a pixel its neighbours along each axis are."""
+        """Returns how many bytes before a pixel its neighbours along each axis are."""
         layout, shape = self.settings.layout, list(self.frames.item_shape)
         if layout.width:
             shape[layout.axis] = layout.width
@@ -177,7 +177,7 @@ class Trial:
 
     @property
     def _call(self) -> float:
-        """For a frame out of zstd, whatever goes in."""
+        """The nanoseconds for a frame out of zstd, whatever goes in."""
         return CALL + PER_MADE_BYTE * self.settings.layout.frame_nbytes
 
     @property
@@ -186,7 +186,7 @@ class Trial:
 
 
 def sizes_of(sample: npt.NDArray[np.uint8], how: int, references: list[Bytes], level: Any) -> npt.NDArray[np.int64]:
-    """What frames take by zstd, given what is left of them, or by a codebook."""
+    """Returns how many bytes frames take by zstd, given what is left of them, or by a codebook."""
     head = len(residuals.head(how))
     if residuals.foretells(how) == residuals.BOOK:
         book = references[how >> residuals.NUMBER_AT]
@@ -196,7 +196,7 @@ def sizes_of(sample: npt.NDArray[np.uint8], how: int, references: list[Bytes], l
 
 
 def _changes(frame: Bytes, last: Bytes | None, bases: list[Bytes]) -> bytes:
-    """The least changes that make a frame, of the last one or of one of the bases."""
+    """Returns the least changes that make a frame, of the last one or of one of the bases."""
     least = frame.tobytes() if last is None else min(encode_changes(frame, last), frame.tobytes(), key=len)
     for base in bases:
         if len(least) * ENOUGH <= frame.size:

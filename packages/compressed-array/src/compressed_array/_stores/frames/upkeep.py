@@ -24,7 +24,7 @@ from compressed_array._stores.frames.engine import Engine
 from compressed_array._stores.frames.groups import (
     ADDRESS_MASK,
     DEAD,
-    FIRST_CODEC,
+    FIRST_PACKED,
     FREE,
     FULL,
     MANY,
@@ -57,7 +57,7 @@ class Upkeep:
         self._repacked_by = self._policy.last_codec
 
     def make_room(self, lane: int, engine: Engine) -> None:
-        """See to it that the next item of a lane can be written."""
+        """Make sure that the next item of a lane can be written."""
         frames, settings = self._frames, self._policy.settings
         # Lanes of small frames need memory often, and there is little to be had from tidying up.
         is_small = settings.is_small
@@ -88,7 +88,7 @@ class Upkeep:
                 frames.heap.give_back(old)
 
     def process_full(self, engine: Engine, others: Words = _NO_GROUPS) -> None:
-        """Do what is due for groups that are full, and for others: pack them, look at them, tidy up elsewhere."""
+        """Do what is due for groups that are full, and for `others`: look at them, pack them, tidy up elsewhere."""
         groups = np.append(self._frames.groups.take_full(), others)
         if not len(groups):
             return
@@ -110,7 +110,7 @@ class Upkeep:
         self._move_garbage(int(self._frames.groups.table["size"][groups].sum()))
 
     def pack(self, groups: Words, codec: int, *, anew: bool = False) -> int:
-        """Put groups through a codec, those that get smaller by it; says how many bytes they are unpacked.
+        """Put groups through a codec, where that makes them smaller. Returns how many bytes they are unpacked.
 
         Anew, those that are smaller than unpacked, so that nothing is left that needs the codec they went through.
         """
@@ -124,12 +124,12 @@ class Upkeep:
         payloads = self._frames.codecs[codec].encode_parts(plain)
         smaller = np.flatnonzero(payloads.size < (plain.size if anew else table["size"][groups]))
         if len(smaller):
-            tag = (FIRST_CODEC + codec) << TAG_BITS
+            tag = (FIRST_PACKED + codec) << TAG_BITS
             self._move(groups[smaller], payloads.select(smaller), np.full(len(smaller), tag))
         return int(plain.size.sum())
 
     def _write_anew(self, groups: Words, engine: Engine) -> None:
-        """Write groups that were just filled as the next ones will be; a short stream may have few more."""
+        """Write groups that were just filled as the next ones will be, since a short stream may have few more."""
         references, table, settings = self._frames.references, self._frames.groups.table, self._policy.settings
         entries = table[groups]
         like = (entries["references"] > 0) & (entries["layout"] == settings.layout_number)
@@ -151,7 +151,7 @@ class Upkeep:
         self._close_segments()
 
     def _close_segments(self) -> None:
-        """Have lanes write their next groups elsewhere, so that where they were is soon free."""
+        """Have lanes write their next groups to other segments, so that these are soon free."""
         lanes = self._frames.lanes.table
         lanes["size"] = np.minimum(lanes["size"], np.maximum(lanes["used"], 1))  # with a size of 0 they are nowhere
 
@@ -190,13 +190,13 @@ class Upkeep:
 
     def _unpacked(self, where: int, size: int) -> npt.NDArray[np.uint8]:
         data = self._frames.group_bytes(where)
-        return data if FIRST_CODEC <= where >> TAG_BITS < NARROW else data[:size]
+        return data if FIRST_PACKED <= where >> TAG_BITS < NARROW else data[:size]
 
     def _packed_by(self, codec: int) -> Words:
-        return np.flatnonzero(self._frames.groups.table["where"] >> TAG_BITS == FIRST_CODEC + codec)
+        return np.flatnonzero(self._frames.groups.table["where"] >> TAG_BITS == FIRST_PACKED + codec)
 
     def _move(self, groups: Words, payloads: Payloads, tags: Words) -> None:
-        """Let groups be other bytes in another place; the old place is free when no reader is left there."""
+        """Put groups to another place as other bytes; the old place is free when no reader is left there."""
         heap, table = self._frames.heap, self._frames.groups.table
         address, size = table["where"][groups] & ADDRESS_MASK, table["size"][groups].astype(np.int64)
         # Readers look at the place, in which all is said; the size is the writer's.
@@ -219,7 +219,7 @@ class Upkeep:
             frames.heap.give_back(segment)
 
     def open_groups(self) -> Words:
-        """The groups that lanes add to."""
+        """Returns the groups that lanes add to."""
         groups = self._frames.lanes.table["group"]
         return groups[groups > 0] - 1
 

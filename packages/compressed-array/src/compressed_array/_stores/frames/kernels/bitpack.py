@@ -7,14 +7,14 @@ import numpy as np
 from compressed_array._runtime.numba_tools import Word, helper, load8, load16, load64, store8, store32, store64
 from compressed_array._stores.frames.bitpack import HEAD
 
-ONE, BYTE, WHOLE = np.uint64(1), np.uint64(8), np.uint64(64)
+ONE, BYTE, WORD_BITS = np.uint64(1), np.uint64(8), np.uint64(64)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @helper
 def low_bits(bits: Word) -> Word:
     """A mask of so many bits."""
-    return (ONE << bits) - ONE if bits < WHOLE else ALL
+    return (ONE << bits) - ONE if bits < WORD_BITS else ALL
 
 
 @helper
@@ -29,8 +29,8 @@ def widen_row(group: Word, row: Word, nbytes: Word, target: Word) -> None:
         head += word + 1
         at, shift = np.int64(bit >> np.uint64(3)), bit & np.uint64(7)
         value = load64(at) >> shift
-        if bits + shift > WHOLE:
-            value |= load8(at + 8) << (WHOLE - shift)
+        if bits + shift > WORD_BITS:
+            value |= load8(at + 8) << (WORD_BITS - shift)
         turned = (value & low_bits(bits)) + least & whole
         store_word(target + column * word, turned >> ONE | turned << (width - ONE), word)
         bit += bits
@@ -86,12 +86,12 @@ def narrow_rows(rows: Word, count: Word, nbytes: Word, word: Word, out: Word) ->
             bits = load8(entry + word)
             value = turned_word(rows + row * nbytes + column * word, width, whole) - (load64(entry) & whole)
             gathered |= value << filled
-            if filled + bits >= WHOLE:
+            if filled + bits >= WORD_BITS:
                 store64(at, gathered)
                 at += 8
-                taken = WHOLE - filled
-                gathered = value >> taken if taken < WHOLE else np.uint64(0)
-                filled = filled + bits - WHOLE
+                taken = WORD_BITS - filled
+                gathered = value >> taken if taken < WORD_BITS else np.uint64(0)
+                filled = filled + bits - WORD_BITS
             else:
                 filled += bits
         store64(at, gathered)

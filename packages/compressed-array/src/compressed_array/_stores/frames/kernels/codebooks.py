@@ -6,9 +6,9 @@ import numpy as np
 
 from compressed_array._runtime.numba_tools import Word, helper, load8, load16, load32, load64, store8, store64
 from compressed_array._stores.frames.codebooks import BITS, FOLDED, LENGTHS, TOPS, TURNED, WHOLE, ZEROS
-from compressed_array._stores.frames.kernels.bitpack import BYTE, ONE, low_bits, store_word
+from compressed_array._stores.frames.kernels.bitpack import BYTE, ONE, WORD_BITS, low_bits, store_word
 
-NO_BITS, EIGHTH, SEVEN, FULL = np.uint64(0), np.uint64(3), np.uint64(7), np.uint64(64)
+NO_BITS, EIGHTH, SEVEN = np.uint64(0), np.uint64(3), np.uint64(7)
 NONE = np.int64(-1)
 
 
@@ -24,11 +24,11 @@ def load_word(at: Word, word: Word) -> Word:
 def put_bits(at: Word, gathered: Word, filled: Word, value: Word, bits: Word) -> Word:
     """Add bits to those gathered, which are written when they make a word: where to next, and which are how many."""
     gathered |= value << filled
-    if filled + bits < FULL:
+    if filled + bits < WORD_BITS:
         return at, gathered, filled + bits
     store64(at, gathered)
-    taken = FULL - filled
-    return at + 8, value >> taken if taken < FULL else NO_BITS, filled + bits - FULL
+    taken = WORD_BITS - filled
+    return at + 8, value >> taken if taken < WORD_BITS else NO_BITS, filled + bits - WORD_BITS
 
 
 @helper
@@ -104,8 +104,8 @@ def decode_words(body: Word, size: Word, book: Word, frame: Word) -> None:
             bits = width if is_whole else bits - np.uint64(ZEROS)
         at, shift = np.int64(bit >> EIGHTH), bit & SEVEN
         value = load64(at) >> shift
-        if bits + shift > FULL:
-            value |= load8(at + 8) << (FULL - shift)
+        if bits + shift > WORD_BITS:
+            value |= load8(at + 8) << (WORD_BITS - shift)
         value &= low_bits(bits)
         bit += bits
         if is_zeros:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from compressed_array._runtime.numba_tools import Word, jit, load8
-from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, RAW, SINCE_LAST, ZSTD
+from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, RAW_FRAME, SINCE_LAST, ZSTD
 from compressed_array._stores.frames.kernels.bitpack import narrow_rows, widen_row
 from compressed_array._stores.frames.kernels.residuals import is_sound
 from compressed_array.codecs._change_kernels import changes_fit, take_varint, varint_ends
@@ -46,7 +46,7 @@ def group_fits(at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Wor
         kind, at = head & KIND_MASK, body + (head >> KIND_BITS)
         if at > end or (k == 0 and kind == SINCE_LAST):
             return False
-        if kind == RAW and at - body != frame_nbytes:
+        if kind == RAW_FRAME and at - body != frame_nbytes:
             return False
         if kind == SINCE_LAST and not changes_fit(body, at, frame_nbytes):
             return False

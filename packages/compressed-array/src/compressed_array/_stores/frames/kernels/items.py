@@ -22,7 +22,7 @@ from compressed_array._runtime.numba_tools import (
     store8,
     store64,
 )
-from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, RAW, SINCE_LAST, ZSTD
+from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, RAW_FRAME, SINCE_LAST, ZSTD
 from compressed_array._stores.frames.kernels.residuals import is_by_book, put_head, take_foretold
 from compressed_array._stores.frames.lanes import DELTA, ENOUGH, INTRA, ROOM
 from compressed_array._stores.frames.layouts import WIDEST_MASK
@@ -147,7 +147,7 @@ def encode_frame(
     Of more than `worth` bytes, zstd may make fewer: of the frame, or of what is left of it, as `how` says. Or a
     codebook may, by the function at `encode_words`, and zstd is given the frames of which that does not.
     """
-    kind, best, body, spare, head = np.int64(RAW), size, frame, scratch, np.int64(0)
+    kind, best, body, spare, head = np.int64(RAW_FRAME), size, frame, scratch, np.int64(0)
     slot = size + (size >> 8) + ROOM
     other = scratch + slot
     if mode == DELTA:

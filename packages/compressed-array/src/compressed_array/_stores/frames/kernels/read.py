@@ -32,12 +32,12 @@ from compressed_array._runtime.numba_tools import (
 )
 from compressed_array._stores.frames.groups import (
     ADDRESS_MASK,
-    FIRST_CODEC,
+    FIRST_PACKED,
     FROM_REFERENCE,
     KIND_BITS,
     NARROW,
     PLAIN,
-    RAW,
+    RAW_FRAME,
     SINCE_LAST,
     SLOTS,
     TAG_BITS,
@@ -94,13 +94,13 @@ def group_bytes(where: Word, tables: Any, unpacked: Word) -> Word:
     """Where a group's records begin, unpacked if a codec had packed them; 0 if that fails."""
     tag, address = where >> TAG_BITS, where & ADDRESS_MASK
     at = place_of(address, tables)
-    if tag < FIRST_CODEC or tag == NARROW:
+    if tag < FIRST_PACKED or tag == NARROW:
         return at
     # The frame knows its size. The table's may already be that of another place.
     packed = call_pair(tables.frame_size, at, tables.unpacked)
     if packed <= 0:
         return np.int64(0)
-    dictionary = np.int64(load64(tables.dictionaries + 8 * (tag - FIRST_CODEC)))
+    dictionary = np.int64(load64(tables.dictionaries + 8 * (tag - FIRST_PACKED)))
     size = call_sizes(tables.decompress, tables.context, unpacked, tables.unpacked, at, packed, dictionary)
     return unpacked if size > 0 else np.int64(0)
 
@@ -173,7 +173,7 @@ def walk(
                 base = np.int64(load64(tables.references + 8 * np.int64(load8(body))))
                 copy_bytes(frame, base, frame_nbytes)
                 apply_changes(body + 1, at, frame)
-            elif kind == RAW:
+            elif kind == RAW_FRAME:
                 copy_bytes(frame, body, frame_nbytes)
             else:
                 how, rest = split_record(body)
