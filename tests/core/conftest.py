@@ -1,13 +1,11 @@
-"""What the core's tests share: the codecs that this environment has."""
+"""What the core's tests are run with: each codec that this environment has, and a generator."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from compressed_array import available_codecs
-
-CODECS = sorted(name for name, info in available_codecs().items() if info.available)
+from core_helpers.codecs import CODECS
 
 
 @pytest.fixture(params=CODECS)

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import DTYPES, assert_same, random_bits
 
 import compressed_array as ca
 from compressed_array import CorruptFileError
 from compressed_array._array import file as _file
+from core_helpers.arrays import DTYPES, assert_same, random_bits
 
 PLAIN = (np.arange(60 * 3 * 200).reshape(60, 3, 200) // 37 % 5).astype(np.uint8)
 

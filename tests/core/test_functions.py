@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same, plain
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing.overrides import get_overridable_numpy_array_functions
@@ -17,6 +16,7 @@ import compressed_array as ca
 from compressed_array._array.functions import HANDLED, METHODS, qualified_name
 from compressed_array._array.numpy_functions import DECODED, IN_PLACE, REFUSED, SHAPED
 from compressed_array._runtime import chunks
+from core_helpers.arrays import assert_same, plain
 
 for _module in ("char", "fft", "lib.recfunctions", "ma", "polynomial", "strings"):
     importlib.import_module(f"numpy.{_module}")  # their functions can be overridden too, once they are there

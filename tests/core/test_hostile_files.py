@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 
 import compressed_array as ca
 from compressed_array._array import file
@@ -23,6 +22,7 @@ from compressed_array._stores.frames.export import STREAMED_FROM, FrameExport
 from compressed_array._stores.frames.groups import FIRST_PACKED, KIND_BITS, RAW_FRAME
 from compressed_array._stores.frames.layouts import Layout
 from compressed_array.codecs import _description
+from core_helpers.arrays import assert_same
 
 PLAIN = (np.arange(60 * 3 * 200).reshape(60, 3, 200) // 37 % 5).astype(np.uint8)
 NASTY = [True, None, -1, 0, 1, 2**31, 10**12, 10**400, 1.5, "x", [], {}, [True]]

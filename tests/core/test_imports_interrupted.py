@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from interruptions import Interruption
 
 from compressed_array._runtime import loading
+from core_helpers.interruptions import Interruption
 
 USE = """
 import faulthandler, signal, sys, threading, time

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import CODECS
-from interruptions import Interruption
 
 import compressed_array as ca
 from compressed_array import _heap
 from compressed_array._stores import cells as _cellstore
 from compressed_array._stores.cells import ADDRESS_MASK
+from core_helpers.codecs import CODECS
+from core_helpers.interruptions import Interruption
 
 CELLS, NBYTES = 12, 3000
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import CODECS
-from interruptions import Interruption
 
 import compressed_array as ca
 from compressed_array._runtime import epochs as _epochs
@@ -20,6 +18,8 @@ from compressed_array._runtime import threads
 from compressed_array._runtime.epochs import Epochs
 from compressed_array._runtime.output_pool import LARGEST, SMALLEST, OutputPool
 from compressed_array._runtime.threads import Pool
+from core_helpers.codecs import CODECS
+from core_helpers.interruptions import Interruption
 
 CELLS, LENGTH = 24, 4096
 SHARED = [name for name in ("delta", "zstd", "gzip") if name in CODECS]

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
-from conftest import CODECS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +15,8 @@ import compressed_array as ca
 from compressed_array._runtime import chunks
 from compressed_array._stores.cells import CellStore
 from compressed_array._stores.frames.store import FrameStore
+from core_helpers.arrays import assert_same
+from core_helpers.codecs import CODECS
 
 
 def steps(count: int, *, first: int = 0) -> Any:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same, keys
 from hypothesis import given
 from hypothesis import strategies as st
 
 import compressed_array as ca
+from core_helpers.arrays import assert_same, keys
 
 SHAPE = (4, 3, 2, 5)
 PLAIN = np.random.default_rng(0).integers(0, 3, SHAPE).astype(np.uint8)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import DTYPES, assert_same, random_bits
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import compressed_array as ca
+from core_helpers.arrays import DTYPES, assert_same, random_bits
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import compressed_array as ca
 from compressed_array._runtime.casting import cast_exactly
+from core_helpers.arrays import assert_same
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from arrays import assert_same
 
 import compressed_array as ca
 from compressed_array import _heap
 from compressed_array._runtime import chunks
 from compressed_array.codecs.rle import RLE
+from core_helpers.arrays import assert_same
 
 PLAIN = np.random.default_rng(0).integers(0, 4, (40, 3, 50)).astype(np.uint8)
 KEYS: list[Any] = [..., 3, [1, 2, 2], (slice(None), 1), (..., 0), ([0, 1], [1, 2], [3, 3]), PLAIN > 2]

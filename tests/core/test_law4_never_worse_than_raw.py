@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 
 import compressed_array as ca
 from compressed_array._stores.cells import RAW
 from compressed_array._stores.frames.store import FrameStore
+from core_helpers.arrays import assert_same
 
 PER_RECORD = 4 + 12 + 2  # the cell, the two tables, their room to grow
 SLACK = 64 * 1024

@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import CODECS
+
+from core_helpers.codecs import CODECS
 
 MEASURE = """
 import gc, sys

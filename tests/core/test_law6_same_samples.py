@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from arrays import assert_same
 
 import compressed_array as ca
+from core_helpers.arrays import assert_same
 
 STEPS, ENVS, SHAPE = 50, 3, (2, 12, 12)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 
 import compressed_array as ca
+from core_helpers.arrays import assert_same
 
 PLAIN = np.arange(24, dtype=np.uint8).reshape(4, 6)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 
 import compressed_array as ca
 from compressed_array import _heap
 from compressed_array._runtime import chunks
+from core_helpers.arrays import assert_same
 
 
 def test_a_ring_neither_grows_nor_moves_anything(

@@ -1,6 +1,6 @@
 """Law 9: nobody reaches the records but through the array.
 
-`python tests/core/test_law9_nobody_reaches_the_records.py` prints what becomes of each call.
+`PYTHONPATH=tests/helpers python tests/core/test_law9_nobody_reaches_the_records.py` prints what becomes of each call.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calls_through_c import KINDS, Call, outcomes, print_table, wrong
 
 import compressed_array as ca
+from core_helpers.calls_through_c import KINDS, Call, outcomes, print_table, wrong
 
 
 def read_into(x: Any, t: Any) -> None:

@@ -10,10 +10,10 @@ import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
-from interruptions import Interruption
 
 from compressed_array._runtime import threads
 from compressed_array._runtime.threads import MIN_BYTES_PER_THREAD, Pool, over_rows, together
+from core_helpers.interruptions import Interruption
 
 PLENTY = 64 * MIN_BYTES_PER_THREAD
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import DTYPES, assert_same, random_bits
 
 import compressed_array as ca
 from compressed_array._array.pickling import unpickle
 from compressed_array._stores.frames.store import FrameStore
+from core_helpers.arrays import DTYPES, assert_same, random_bits
 
 PLAIN = (np.arange(400 * 2000).reshape(400, 2000) // 97 % 5).astype(np.uint8)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 
 import compressed_array as ca
+from core_helpers.arrays import assert_same
 
 FRAMES = np.random.default_rng(0).integers(0, 3, (6, 40, 30)).astype(np.uint8)
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
-from children import PLAIN, child
 
 import compressed_array as ca
+from core_helpers.arrays import assert_same
+from core_helpers.children import PLAIN, child
 
 METHODS = ["spawn", "fork"] if sys.platform == "linux" else ["spawn"]
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streams import Stacked
 
 from compressed_array import (
     CompressedArray,
@@ -20,6 +19,7 @@ from compressed_array._array import recommend as recommend_module
 from compressed_array._array.recommend import Measurement, Recommendation
 from compressed_array.codecs._measure import choose
 from compressed_array.codecs.none import Raw
+from core_helpers.streams import Stacked
 
 
 def frames(n: int = 40) -> np.ndarray:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import DTYPES, assert_same, keys, random_bits
-from conftest import CODECS
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 import compressed_array as ca
 from compressed_array import _heap
+from core_helpers.arrays import DTYPES, assert_same, keys, random_bits
+from core_helpers.codecs import CODECS
 
 SHAPES = st.lists(st.integers(1, 4), min_size=2, max_size=4).map(tuple)
 

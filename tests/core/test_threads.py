@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 
 import compressed_array as ca
 from compressed_array import _heap
 from compressed_array._runtime.epochs import Epochs
+from core_helpers.arrays import assert_same
 
 CELLS, LENGTH = 48, 6000
 

@@ -1,7 +1,6 @@
 """Law 9 in other libraries: none of them reaches the records; each call is right or refused.
 
-`python tests/neighbours/test_neighbours_reach_no_records.py` prints what becomes of each call, with `tests/core` on
-PYTHONPATH.
+`PYTHONPATH=tests/helpers python tests/neighbours/test_neighbours_reach_no_records.py` prints what becomes of each call.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calls_through_c import Call, outcomes, print_table, wrong
+
+from core_helpers.calls_through_c import Call, outcomes, print_table, wrong
 
 LIBRARIES = (
     "h5py",

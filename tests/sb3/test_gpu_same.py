@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experience import DICT, SPACES, assert_same, play, seeded
 from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import DictReplayBuffer, DictRolloutBuffer, ReplayBuffer, RolloutBuffer
 from stable_baselines3.common.envs import SimpleMultiObsEnv
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-from training_envs import balls
 
 import compressed_array as ca
 import compressed_array_sb3 as cab
@@ -30,6 +28,8 @@ from compressed_array_sb3.gpu_buffers import (
     GpuReplayBuffer,
     GpuRolloutBuffer,
 )
+from sb3_helpers.experience import DICT, SPACES, assert_same, play, seeded
+from sb3_helpers.training_envs import balls
 
 CODECS = ["auto", "delta", "rle", "zstd-3", "lz4-frame/1", "gzip1", "none"]
 ACTIONS = spaces.Discrete(6)

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import stable_baselines3
 import torch
-from experience import DICT, SPACES, assert_same, play, seeded
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
-from interruptions import SOURCES, Interruption
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 
 import compressed_array_sb3 as cab
 from compressed_array.errors import PriorityError
 from compressed_array_sb3._picking import fields_of_steps
+from core_helpers.interruptions import SOURCES, Interruption
+from sb3_helpers.experience import DICT, SPACES, assert_same, play, seeded
 
 ACTIONS = spaces.Discrete(6)
 VECTOR, STACKED = SPACES["vector"], SPACES["stacked"]

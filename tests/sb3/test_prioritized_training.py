@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experience import seeded
 from sb3_contrib import QRDQN
 from sb3_contrib.common.utils import quantile_huber_loss
 from stable_baselines3 import DQN
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import set_random_seed
 from torch.nn import functional as F  # noqa: N812 - as SB3 calls it
-from training_envs import balls, classic, normalized_balls, stacked_balls
 
 import compressed_array_sb3 as cab
 from compressed_array_sb3._weighting import current
 from compressed_array_sb3.prioritized_dqn import PrioritizedLearning
+from sb3_helpers.experience import seeded
+from sb3_helpers.training_envs import balls, classic, normalized_balls, stacked_balls
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]

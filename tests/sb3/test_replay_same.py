@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experience import DICT, SPACES, assert_same, play, seeded
 from gymnasium import spaces
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.envs import BitFlippingEnv
@@ -14,6 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 import compressed_array_sb3 as cab
+from sb3_helpers.experience import DICT, SPACES, assert_same, play, seeded
 
 CODECS = ["auto", "delta", "delta-zstd", "zstd-3", "lz4-frame/1", "rle-jit", "gzip1", "none"]
 DISCRETE, BOX = spaces.Discrete(6), spaces.Box(-1, 1, (2,), np.float64)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experience import DICT, SPACES, Step, assert_same, play, seeded
 from gymnasium import spaces
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
@@ -15,6 +14,7 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 
 import compressed_array_sb3 as cab
+from sb3_helpers.experience import DICT, SPACES, Step, assert_same, play, seeded
 
 CODECS = ["auto", "delta", "delta-zstd", "zstd-3", "lz4-frame/1", "rle-jit", "none"]
 ACTIONS = spaces.MultiDiscrete([3, 4])

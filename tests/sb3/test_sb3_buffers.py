@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experience import DICT, SPACES, assert_same, play, seeded
 from gymnasium import spaces
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.buffers import ReplayBuffer
@@ -25,6 +24,7 @@ from stable_baselines3.common.save_util import load_from_pkl, save_to_pkl
 import compressed_array as ca
 import compressed_array_sb3 as cab
 from compressed_array_sb3 import replay
+from sb3_helpers.experience import DICT, SPACES, assert_same, play, seeded
 
 ACTIONS = spaces.Discrete(4)
 STACKED = SPACES["stacked"]

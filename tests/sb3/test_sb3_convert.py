@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experience import DICT, SPACES, assert_same, play, seeded
 from gymnasium import spaces
 from sb3_contrib.common.maskable.buffers import MaskableRolloutBuffer
 from sb3_contrib.common.recurrent.buffers import RecurrentRolloutBuffer
@@ -28,6 +27,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 import compressed_array_sb3 as cab
+from sb3_helpers.experience import DICT, SPACES, assert_same, play, seeded
 
 ACTIONS = spaces.Discrete(4)
 STACKED = SPACES["stacked"]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experience import SPACES, assert_same, play, seeded
 from gymnasium import spaces
 from gymnasium.wrappers import TransformObservation
 from stable_baselines3 import PPO
@@ -22,6 +21,7 @@ import compressed_array_sb3 as cab
 from compressed_array._stores.frames import lanes as _lanes
 from compressed_array_sb3._spaces import checked, uncopied
 from compressed_array_sb3.replay import CompressedReplay
+from sb3_helpers.experience import SPACES, assert_same, play, seeded
 
 ACTIONS = spaces.Discrete(4)
 STACKED = SPACES["stacked"]

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experience import DICT, SPACES, play, seeded
 from gymnasium import spaces
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
-from training_envs import Ball, together
 
 import compressed_array as ca
 import compressed_array_sb3 as cab
+from sb3_helpers.experience import DICT, SPACES, play, seeded
+from sb3_helpers.training_envs import Ball, together
 
 ACTIONS = spaces.Discrete(4)
 STACKED = SPACES["stacked"]

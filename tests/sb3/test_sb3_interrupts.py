@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import stable_baselines3
 import torch
-from experience import DICT, STACKED, assert_same, play, seeded
 from gymnasium import spaces
-from interruptions import SOURCES, Interruption
 from stable_baselines3.common.buffers import DictReplayBuffer, DictRolloutBuffer, ReplayBuffer, RolloutBuffer
 
 import compressed_array_sb3 as cab
 from compressed_array_sb3 import _reads
+from core_helpers.interruptions import SOURCES, Interruption
+from sb3_helpers.experience import DICT, STACKED, assert_same, play, seeded
 
 # All that Python may interrupt: the core's code, the adapter's and SB3's own between them.
 EVERYWHERE = (SOURCES, str(Path(cab.__file__).parent), str(Path(stable_baselines3.__file__).parent))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experience import DICT, SPACES, play
 from gymnasium import spaces
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.buffers import DictReplayBuffer, DictRolloutBuffer
@@ -17,6 +16,7 @@ from stable_baselines3.common.logger import configure
 
 import compressed_array_sb3 as cab
 from compressed_array.usage import size
+from sb3_helpers.experience import DICT, SPACES, play
 
 ACTIONS = spaces.Discrete(4)
 STACKED = SPACES["stacked"]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experience import DICT, SPACES, play
 from gymnasium import spaces
 
 import compressed_array as ca
 import compressed_array_sb3 as cab
+from sb3_helpers.experience import DICT, SPACES, play
 
 ACTIONS = spaces.Discrete(4)
 

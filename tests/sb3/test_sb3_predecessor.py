@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experience import DICT, SPACES, play, seeded
 from gymnasium import spaces
 
 import compressed_array as ca
 import compressed_array_sb3 as cab
+from sb3_helpers.experience import DICT, SPACES, play, seeded
 
 ACTIONS = spaces.Discrete(4)
 METHODS = ["rle", "rle-old", "rle-jit", "gzip1", "igzip0", "zstd-5", "lz4-frame/1", "lz4-block/1", "none"]

@@ -24,7 +24,6 @@ from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.her import HerReplayBuffer
-from training_envs import atari, balls, bits, classic, masked, noise, normalized_balls, rooms, stacked_balls
 
 from compressed_array_sb3 import (
     CompressedArray,
@@ -46,6 +45,7 @@ from compressed_array_sb3.gpu_buffers import (
     GpuReplayBuffer,
     GpuRolloutBuffer,
 )
+from sb3_helpers.training_envs import atari, balls, bits, classic, masked, noise, normalized_balls, rooms, stacked_balls
 
 SEED = 3
 BOTH = ("image", "vector")

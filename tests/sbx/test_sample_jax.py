@@ -11,16 +11,16 @@ import jax
 import numpy as np
 import pytest
 import torch
-from experience import DICT, SPACES, Step, play, seeded
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.vec_env import DummyVecEnv
-from test_sbx_same import BOX, VECTORS
 
 import compressed_array_sbx as cax
+from sb3_helpers.experience import DICT, SPACES, Step, play, seeded
+from sbx_helpers.spaces import BOX, VECTORS
 
 STACKED = SPACES["stacked"]
 CLASSES: dict[str, tuple[type, Any, dict[str, Any]]] = {

@@ -11,13 +11,13 @@ import jax
 import numpy as np
 import pytest
 import torch
-from experience import SPACES, play, seeded
 from gymnasium import spaces
-from test_sbx_same import DISCRETE, VECTORS
 
 import compressed_array_sbx as cax
 from compressed_array_sbx._joined import ColumnArray, Columns, column_tensor
 from compressed_array_sbx._memory import ALIGNED, SMALLEST, OutputPool
+from sb3_helpers.experience import SPACES, play, seeded
+from sbx_helpers.spaces import DISCRETE, VECTORS
 
 
 def filled(cls: type, space: Any, steps: int = 60, n_envs: int = 2, **options: Any) -> Any:

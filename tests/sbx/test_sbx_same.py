@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experience import DICT, SPACES, assert_same, play, seeded
 from gymnasium import spaces
 from stable_baselines3.common.buffers import (
     DictReplayBuffer,
@@ -22,15 +21,9 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 import compressed_array_sb3 as cab
 import compressed_array_sbx as cax
+from sb3_helpers.experience import DICT, SPACES, assert_same, play, seeded
+from sbx_helpers.spaces import BOX, DISCRETE, VECTORS
 
-DISCRETE, BOX = spaces.Discrete(6), spaces.Box(-1, 1, (2,), np.float64)
-VECTORS = spaces.Dict(
-    {
-        "near": spaces.Box(-np.inf, np.inf, (5,), np.float32),
-        "far": spaces.Box(-np.inf, np.inf, (11,), np.float32),
-        "last": spaces.Box(-np.inf, np.inf, (1,), np.float32),
-    }
-)
 MIXED = spaces.Dict({"a": VECTORS["near"], "b": spaces.Box(-np.inf, np.inf, (3,), np.float64)})
 KEYS = {"vectors": VECTORS, "mixed": MIXED, "images": DICT}
 CODECS = ["auto", "delta", "zstd-3", "none"]

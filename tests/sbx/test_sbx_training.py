@@ -13,7 +13,6 @@ import jax
 import numpy as np
 import pytest
 import torch
-from jax_envs import bits, normalized_pucks, pendulum, pucks, stacked_pucks
 from sbx import DDPG, DQN, PPO, SAC, TD3, TQC, CrossQ
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import NStepReplayBuffer, RolloutBuffer
@@ -25,6 +24,7 @@ from stable_baselines3.her import HerReplayBuffer
 import compressed_array_sbx as cax
 from compressed_array import CompressedArray
 from compressed_array.torch import DeviceArray
+from sbx_helpers.jax_envs import bits, normalized_pucks, pendulum, pucks, stacked_pucks
 
 SEED = 3
 # Buffers are so small that they wrap while they are trained on, or are filled several times.

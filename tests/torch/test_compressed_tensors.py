@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torchrl")
 
-from torchrl_streams import KEYS, PAIRS_OF_KEYS, Stream, assert_equal, outcome, storages
-
 import compressed_array as ca
 from compressed_array_torch import StepError
 from compressed_array_torch.torchrl.decoding import CompressedTensor, positions_of
+from torch_helpers.torchrl_streams import KEYS, PAIRS_OF_KEYS, Stream, assert_equal, outcome, storages
 
 UNARY: dict[str, Callable[[torch.Tensor], Any]] = {
     "sum": lambda x: x.sum(),

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from histories import SHAPES, History, assert_same, dtype_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ import compressed_array_torch as cat
 from compressed_array.sampling import Gather
 from compressed_array_torch import Field
 from compressed_array_torch._gathers import SHORT, Together
+from torch_helpers.histories import SHAPES, History, assert_same, dtype_of
 
 BUFFERS: dict[str, Any] = {
     "replay": cat.ReplayBuffer,

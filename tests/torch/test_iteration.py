@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from histories import History, assert_same
 from torch.utils.data import DataLoader
 
 import compressed_array_torch as cat
 from compressed_array_torch import BufferOptionError, Field, PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer
+from torch_helpers.histories import History, assert_same
 
 
 def new_buffer(cls: Any = ReplayBuffer, **options: Any) -> Any:

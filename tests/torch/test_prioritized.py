@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from histories import History, assert_same, numbers_of
 
 import compressed_array_torch as cat
 from compressed_array.errors import PriorityError
 from compressed_array_torch import PrioritizedReplayBuffer
+from torch_helpers.histories import History, assert_same, numbers_of
 
 
 def filled(steps: int = 25, size: int = 20, lanes: int = 2, **options: Any) -> tuple[History, PrioritizedReplayBuffer]:

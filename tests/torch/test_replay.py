@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from histories import SHAPES, History, assert_same, at, dtype_of, numbers_of
 
 import compressed_array_torch as cat
 from compressed_array_torch import BufferOptionError, ReplayBuffer, ResetStrategy, StepError
 from compressed_array_torch._items import CPU, Delivery, DeviceItems
 from compressed_array_torch._pairs import DensePair, DevicePair
 from compressed_array_torch._rows import Rows
+from torch_helpers.histories import SHAPES, History, assert_same, at, dtype_of, numbers_of
 
 CODECS = [None, "auto", "delta", "delta-zstd", "zstd-3", "none"]
 

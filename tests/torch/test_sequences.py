@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from histories import History, assert_same, at
 
 import compressed_array_torch as cat
 from compressed_array_torch import Field, SequenceReplayBuffer, StepError
+from torch_helpers.histories import History, assert_same, at
 
 FIELDS = {"state": Field((16,)), "latent": Field((100,), torch.float32, "zstd1")}
 

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import FAR, act, act_for_ever, shown
-from histories import SHAPES, History, assert_same, dtype_of, numbers_of
-from interruptions import SOURCES, Interruption
 
 import compressed_array_torch as cat
 from compressed_array_torch import _wire
 from compressed_array_torch._wire import HELLO, SIZE, Address, Sender
+from core_helpers.interruptions import SOURCES, Interruption
+from torch_helpers.acting import FAR, act, act_for_ever, shown
+from torch_helpers.histories import SHAPES, History, assert_same, dtype_of, numbers_of
 
 PACKAGE = str(Path(cat.__file__).parent)
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import act_for_ever
-from histories import History, assert_same
 
 import compressed_array_torch as cat
 from compressed_array_torch._wire import Receiver
+from torch_helpers.acting import act_for_ever
+from torch_helpers.histories import History, assert_same
 
 Z = torch.zeros(2)
 

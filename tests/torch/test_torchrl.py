@@ -26,7 +26,13 @@ from torchrl.data import (
 )
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler, RandomSampler, SamplerWithoutReplacement
 from torchrl.envs.transforms import Compose, ToTensorImage, UnsqueezeTransform
-from torchrl_streams import (
+
+import compressed_array as ca
+from compressed_array_torch import BufferOptionError, BufferStateError, StepError
+from compressed_array_torch._items import CPU, Delivery, DeviceItems
+from compressed_array_torch.torchrl import CompressedStorage
+from compressed_array_torch.torchrl.decoding import CompressedTensor
+from torch_helpers.torchrl_streams import (
     CODECS,
     KEYS,
     PAIRS_OF_KEYS,
@@ -37,12 +43,6 @@ from torchrl_streams import (
     same_samples,
     storages,
 )
-
-import compressed_array as ca
-from compressed_array_torch import BufferOptionError, BufferStateError, StepError
-from compressed_array_torch._items import CPU, Delivery, DeviceItems
-from compressed_array_torch.torchrl import CompressedStorage
-from compressed_array_torch.torchrl.decoding import CompressedTensor
 
 
 @pytest.mark.parametrize("codec", CODECS)

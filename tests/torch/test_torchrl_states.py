@@ -21,11 +21,11 @@ pytest.importorskip("torchrl")
 
 from tensordict import NonTensorData, TensorDict, lazy_stack
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
-from torchrl_streams import CODECS, KEYS, Stream, assert_equal, check, same_samples, storages
 
 import compressed_array as ca
 from compressed_array_torch import BufferStateError, StepError
 from compressed_array_torch.torchrl import CompressedStorage
+from torch_helpers.torchrl_streams import CODECS, KEYS, Stream, assert_equal, check, same_samples, storages
 
 # What does not fit.
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from device_streams import CODECS, Twins, bits, random_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import Stacked
 
 import compressed_array as ca
 from compressed_array.torch import DeviceArray, _frame_table, _heap, _host_lanes, _lanes
 from compressed_array.torch import _frames as _stored
 from compressed_array.torch._coders import delta, runs
+from core_helpers.streams import Stacked
+from device_helpers.device_streams import CODECS, Twins, bits, random_bits
 
 
 def can_be_copied(dtype: Any) -> bool:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from device_streams import CODECS, Twins
 from hypothesis import given
 from hypothesis import strategies as st
-from streams import Stacked
 
 import compressed_array as ca
 from compressed_array.torch import DeviceArray, TorchHeap
 from compressed_array.torch import _heap as heaps
+from core_helpers.streams import Stacked
+from device_helpers.device_streams import CODECS, Twins
 
 CPU = torch.device("cpu")
 CODED = [codec for codec in CODECS if codec != "none"]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from device_streams import Twins
-from streams import Stacked
 
 import compressed_array as ca
 from compressed_array.torch import DeviceArray
 from compressed_array.torch._state import checksum, sealed
+from core_helpers.streams import Stacked
+from device_helpers.device_streams import Twins
 
 # How many steps: few, after which it is not known yet how items are stacked, or many.
 KINDS = [("delta", 40), ("delta", 1), ("rle", 40), ("gzip", 40), ("none", 40)]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from device_streams import Twins
-from interruptions import Interruption
-from streams import Stacked
 
 import compressed_array as ca
 from compressed_array.torch import DeviceArray
+from core_helpers.interruptions import Interruption
+from core_helpers.streams import Stacked
+from device_helpers.device_streams import Twins
 
 POINTS = [*range(1, 100), *range(100, 4000, 7)]
 

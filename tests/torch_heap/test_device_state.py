@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from device_streams import CODECS, Twins
-from streams import Stacked
 
 import compressed_array.torch as device
 from compressed_array.torch import DeviceArray, estimate_total_heap_bytes, numpy_dtype_to_torch, torch_dtype_to_numpy
 from compressed_array.torch import find_gpu_buffer_dtypes as find_dtypes
+from core_helpers.streams import Stacked
+from device_helpers.device_streams import CODECS, Twins
 
 WAYS: dict[str, Any] = {
     "pickle": lambda arrays: pickle.loads(pickle.dumps(arrays)),

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from device_streams import Twins
-from streams import Stacked
 
 from compressed_array.codecs.delta import Delta
 from compressed_array.torch import DeviceArray
@@ -17,6 +15,8 @@ from compressed_array.torch._coders.delta import BASES, KEY_EVERY, Changes, head
 from compressed_array.torch._frames import StoredFrames
 from compressed_array.torch._lanes import Streams
 from compressed_array.torch._pending import WaitingSteps
+from core_helpers.streams import Stacked
+from device_helpers.device_streams import Twins
 
 
 @pytest.mark.parametrize("lanes", [1, 4])

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from streams import Stacked
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -22,6 +21,7 @@ import compressed_array as ca
 from compressed_array.codecs.delta import Delta
 from compressed_array.torch import DeviceArray, _frames, _lanes, _undecided
 from compressed_array.torch._coders import delta, host_codec, runs
+from core_helpers.streams import Stacked
 
 USERS = {"fetch": (delta, _frames, host_codec, runs), "to_host": (host_codec, _undecided)}
 CODECS = ["delta", "rle", "gzip3", *(["zstd-3"] if ca.has_zstd() else [])]

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from device_streams import Twins
-from streams import Stacked
 
 from compressed_array._runtime import loading
 from compressed_array.torch import DeviceArray
+from core_helpers.streams import Stacked
+from device_helpers.device_streams import Twins
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from device_streams import Twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import Stacked
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from compressed_array.codecs.delta import Delta
 from compressed_array.torch import DeviceArray, _frame_table, _heap, _host_lanes, _lanes, _pending
 from compressed_array.torch._coders import delta, runs
+from core_helpers.streams import Stacked
+from device_helpers.device_streams import Twins
 
 SHAPE = (4, 20, 20)
 

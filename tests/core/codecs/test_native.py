@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from children import round_trip_in_child
 
 from compressed_array import get_codec
+from core_helpers.children import round_trip_in_child
 
 pytest.importorskip("numba")
 

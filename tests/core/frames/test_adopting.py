@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
-from interruptions import Interruption
-from streams import FRAME_CODECS, Screens, Stacked, check_store, frames_stored, pair
 
 import compressed_array as ca
 from compressed_array import _heap
@@ -24,6 +21,9 @@ from compressed_array._stores.frames import adoption, engine_native
 from compressed_array._stores.frames.groups import ADDRESS_MASK, FREE
 from compressed_array._stores.frames.store import FrameStore
 from compressed_array.codecs.delta import Delta
+from core_helpers.arrays import assert_same
+from core_helpers.interruptions import Interruption
+from core_helpers.streams import FRAME_CODECS, Screens, Stacked, check_store, frames_stored, pair
 
 ENGINES = [True, False] if ca.has_numba() else [False]
 # Depth, shape of a frame, axis of the stack: of frames that are coded, and of frames that are kept as rows.

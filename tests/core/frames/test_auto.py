@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
-from streams import Screens, Stacked, check_store, record_kinds
 
 import compressed_array as ca
 from compressed_array._stores.frames.groups import FROM_REFERENCE, SINCE_LAST
 from compressed_array._stores.frames.store import FrameStore
 from compressed_array.codecs.none import Raw
+from core_helpers.arrays import assert_same
+from core_helpers.streams import Screens, Stacked, check_store, record_kinds
 
 SHAPE = (32, 32)
 CHANGES = {"delta", "delta-zstd"}

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
-from streams import Stacked, check_store, frames_stored, pair
 
 import compressed_array as ca
 from compressed_array.codecs.delta import Delta
+from core_helpers.arrays import assert_same, random_bits
+from core_helpers.streams import Stacked, check_store, frames_stored, pair
 
 STACK = Delta(stack_axis=0, frame_width=1)
 
@@ -128,8 +128,6 @@ def test_minus_zero_in_a_stack_is_no_shift() -> None:
 
 @pytest.mark.parametrize("dtype", ["?", "<u2", ">f8", "<c8", "<M8[s]", "<U2", "S3", "V5"])
 def test_dedup_of_other_dtypes(dtype: str, rng: np.random.Generator) -> None:
-    from arrays import random_bits
-
     items = random_bits((60, 30), np.dtype(dtype), rng)
     obs, next_obs = pair((59, 30), "delta", 1, dtype)
     for t in range(59):

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
-from streams import check_store
 
 import compressed_array as ca
 from compressed_array._stores.frames import engine_native
 from compressed_array._stores.frames.dictionaries import DICTIONARIES, Packing
 from compressed_array._stores.frames.groups import FIRST_PACKED
 from compressed_array.codecs.zstd import Zstd
+from core_helpers.arrays import assert_same
+from core_helpers.streams import check_store
 
 pytestmark = pytest.mark.skipif(not ca.has_zstd(), reason="zstd is missing")
 LEVEL, SIDE = 4, 40

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 
 import compressed_array as ca
 from compressed_array._stores.frames import engine_native, engine_numpy
@@ -16,6 +15,7 @@ from compressed_array._stores.frames.groups import MOST_GROUPS, Groups
 from compressed_array._stores.frames.lanes import Lanes
 from compressed_array._stores.frames.upkeep import Upkeep
 from compressed_array.codecs.delta import Delta
+from core_helpers.arrays import assert_same
 
 
 class Stack:

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
-from streams import FRAME_CODECS, Screens, Stacked, check_store
 
 import compressed_array as ca
 from compressed_array import CorruptFileError, CorruptPayloadError
 from compressed_array._array import file
 from compressed_array._stores.frames import engine_native
 from compressed_array.codecs.delta import Delta
+from core_helpers.arrays import assert_same
+from core_helpers.streams import FRAME_CODECS, Screens, Stacked, check_store
 
 Parts = dict[str, np.ndarray[Any, Any]]
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same, keys
-from conftest import CODECS
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,11 +20,13 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from streams import Stacked, check_store
 
 import compressed_array as ca
 from compressed_array import _heap
 from compressed_array._stores.frames.store import FrameStore
+from core_helpers.arrays import assert_same, keys
+from core_helpers.codecs import CODECS
+from core_helpers.streams import Stacked, check_store
 
 STEPS = 40  # rows of the ring: enough for "auto" to take it for a stream
 # Depth, shape of a frame, axis of the stack: of frames that are coded and of frames that are kept as rows.

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
-from conftest import CODECS
-from streams import FRAME_CODECS, Screens, Stacked, check_store, pair
 
 import compressed_array as ca
 from compressed_array import _heap
 from compressed_array._runtime import threads as _parallel
 from compressed_array._stores.frames.groups import ADDRESS_MASK, FIRST_PACKED, TAG_BITS
 from compressed_array.errors import CorruptPayloadError
+from core_helpers import streams
+from core_helpers.arrays import assert_same
+from core_helpers.codecs import CODECS
+from core_helpers.streams import FRAME_CODECS, Screens, Stacked, check_store, pair
 
 RING, LANES, VERSIONS = 48, 2, 600
 NAMES = [*FRAME_CODECS, "delta/1"] + (["delta-zstd/2"] if "delta-zstd" in CODECS else [])
@@ -133,7 +134,7 @@ import os, sys, threading
 import numpy as np
 sys.path[:0] = [sys.argv[2]]
 import compressed_array as ca
-from streams import Stacked, check_store, pair
+from core_helpers.streams import Stacked, check_store, pair
 
 stream = Stacked(2, 4, (1, 20, 20), episode=9)
 steps = list(stream.steps(400))
@@ -195,8 +196,8 @@ def test_a_forked_child_goes_its_own_way(codec: str) -> None:
     import subprocess
     from pathlib import Path
 
-    folder = str(Path(__file__).parent.parent)
-    subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, codec, folder], check=True, timeout=120)
+    helpers = str(Path(streams.__file__).parents[1])
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, codec, helpers], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("codec", NAMES)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
-from streams import FRAME_CODECS, Screens, Stacked, check_store, frames_stored, groups_in_use, pair
 
 import compressed_array as ca
 from compressed_array import _heap
+from core_helpers.arrays import assert_same
+from core_helpers.streams import FRAME_CODECS, Screens, Stacked, check_store, frames_stored, groups_in_use, pair
 
 
 @pytest.mark.parametrize("codec", FRAME_CODECS)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streams import Screens
 
 from compressed_array._runtime.loading import native
 from compressed_array._stores.frames import codebook_learning, codebooks, residuals
@@ -25,6 +24,7 @@ from compressed_array._stores.frames.tables import Frames
 from compressed_array._stores.protocol import exchange
 from compressed_array.codecs import _changes
 from compressed_array.testing import mutations
+from core_helpers.streams import Screens
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="protects pages by Linux's mprotect"),

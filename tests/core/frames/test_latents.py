@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same, random_bits
-from streams import check_store
 
 import compressed_array as ca
 from compressed_array._stores.frames import residuals
 from compressed_array._stores.frames.codebooks import NBYTES
 from compressed_array._stores.frames.tables import MOST_REFERENCES
+from core_helpers.arrays import assert_same, random_bits
+from core_helpers.streams import check_store
 
 Array = np.ndarray[Any, Any]
 needs_kernels = pytest.mark.skipif(not ca.has_numba(), reason="without kernels, so many steps take long")

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import Stacked, check_store, frames_stored
 
 import compressed_array as ca
 from compressed_array._stores.frames.layouts import Layout, divided, geometry, stacks
 from compressed_array.codecs.delta import Delta
+from core_helpers.arrays import assert_same
+from core_helpers.streams import Stacked, check_store, frames_stored
 
 
 def words(layout: Layout, shape: tuple[int, ...], itemsize: int, strides: tuple[int, ...]) -> list[int]:

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from streams import check_store, pair
 
 import compressed_array as ca
 from compressed_array._array import pickling
@@ -24,6 +22,8 @@ from compressed_array._stores.frames import export as _frame_state
 from compressed_array._stores.frames.groups import NARROW, PLAIN, TAG_BITS
 from compressed_array._stores.frames.upkeep import Upkeep
 from compressed_array.errors import CorruptPayloadError
+from core_helpers.arrays import assert_same
+from core_helpers.streams import check_store, pair
 
 ROWS = st.tuples(st.integers(1, 64), st.integers(1, 30))
 DTYPES = ["u1", "i2", "<f2", "<f4", ">f4", "<f8", "i8", "c8", "m8[s]", "?"]

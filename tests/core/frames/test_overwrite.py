@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streams import FRAME_CODECS, Stacked, check_store, pair
 
 import compressed_array as ca
 from compressed_array import has_numba
@@ -22,6 +21,7 @@ from compressed_array._stores.frames.groups import LISTED, PUT, PUT_AND_DIED
 from compressed_array._stores.frames.row_writer import RowWriter
 from compressed_array._stores.frames.upkeep import Upkeep
 from compressed_array.codecs import _clib
+from core_helpers.streams import FRAME_CODECS, Stacked, check_store, pair
 
 needs_kernels = pytest.mark.skipif(not has_numba(), reason="without kernels every row is written step by step")
 # Of so many lanes more groups could die in one call than there is room for in their list; and more than that has room.

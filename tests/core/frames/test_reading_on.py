@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
-from conftest import CODECS
 from hypothesis import given
 from hypothesis import strategies as st
-from streams import FRAME_CODECS, Screens, Stacked, pair
 
 import compressed_array as ca
 from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
@@ -20,6 +17,9 @@ from compressed_array._runtime import threads
 from compressed_array._stores.frames.groups import ADDRESS_MASK, FIRST_PACKED, NARROW, SLOTS, TAG_BITS
 from compressed_array.codecs.delta import Delta
 from compressed_array.errors import CorruptPayloadError
+from core_helpers.arrays import assert_same
+from core_helpers.codecs import CODECS
+from core_helpers.streams import FRAME_CODECS, Screens, Stacked, pair
 
 ROWS, LANES = 150, 2
 NAMES = [*FRAME_CODECS, "delta/1", "delta/3", "delta/64", *(["delta-zstd/3"] if "delta-zstd" in CODECS else [])]

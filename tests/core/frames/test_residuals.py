@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
-from streams import check_store
 
 import compressed_array as ca
 from compressed_array._stores.frames import residuals
 from compressed_array._stores.frames.groups import ZSTD
 from compressed_array.errors import CorruptPayloadError
+from core_helpers.arrays import assert_same
+from core_helpers.streams import check_store
 
 needs_zstd = pytest.mark.skipif(not ca.has_zstd(), reason="zstd is missing")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
-from streams import FRAME_CODECS, Stacked, Step, check_store, frames_stored, pair
 
 import compressed_array as ca
+from core_helpers.arrays import assert_same
+from core_helpers.streams import FRAME_CODECS, Stacked, Step, check_store, frames_stored, pair
 
 RING, LANES = 40, 3
 

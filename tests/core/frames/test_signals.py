@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import CODECS
-from interruptions import Interruption
-from streams import Stacked
 
 import compressed_array as ca
+from core_helpers.codecs import CODECS
+from core_helpers.interruptions import Interruption
+from core_helpers.streams import Stacked
 
 ROWS, ALL = 20, np.arange(20)
 STORES = [name for name in ("delta", "delta-zstd", "gzip1") if name in CODECS]

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
-from streams import FRAME_CODECS, Screens, Stacked, check_store, frames_stored, pair
 
 import compressed_array as ca
 from compressed_array._stores.frames.layouts import Layout
 from compressed_array._stores.frames.store import FrameStore
 from compressed_array.codecs.delta import Delta
+from core_helpers.arrays import assert_same
+from core_helpers.streams import FRAME_CODECS, Screens, Stacked, check_store, frames_stored, pair
 
 
 def layout_of(array: Any) -> tuple[int, int, int]:

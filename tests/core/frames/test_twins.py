@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import FRAME_CODECS, Screens, Stacked, check_store
 
 import compressed_array as ca
 from compressed_array._array import pickling
@@ -18,6 +16,8 @@ from compressed_array._stores.frames import engine_native, residuals, stacks
 from compressed_array._stores.frames.engine_native import NativeEngine
 from compressed_array._stores.frames.engine_numpy import NumpyEngine
 from compressed_array.codecs.delta import Delta
+from core_helpers.arrays import assert_same
+from core_helpers.streams import FRAME_CODECS, Screens, Stacked, check_store
 
 pytestmark = pytest.mark.skipif(not ca.has_numba(), reason="there is one engine here")
 Writes = list[tuple[Any, Any]]

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interruptions import Interruption
 
 from compressed_array.errors import BusyStoreError, NothingToSampleError, PriorityError
 from compressed_array.sampling import PriorityTree
+from core_helpers.interruptions import Interruption
 
 CAPACITIES = [1, 15, 16, 17, 255, 256, 257, 4097]
 LARGEST = float(np.finfo(np.float64).max)

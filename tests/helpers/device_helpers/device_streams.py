@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from streams import Stacked
 
 import compressed_array as ca
 from compressed_array.torch import DeviceArray
+from core_helpers.streams import Stacked
 
 CODECS = ["delta", "rle", "gzip3", "none", *(["zstd-3"] if ca.has_zstd() else [])]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import faulthandler
 import importlib.util
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from typing import Any
 import numpy as np
 
 import compressed_array as ca
+
+HELPERS = str(pathlib.Path(__file__).parents[1])
 
 # Shape, dtype, axes of the item, codec: labels, rows, a buffer with two environments, what has one cell or none.
 KINDS: dict[str, tuple[tuple[int, ...], str, int, str]] = {
@@ -128,7 +131,11 @@ def outcomes(module: str, kind: str, calls: list[str]) -> dict[str, str]:
     answers: dict[str, str] = {}
     while calls:
         child = subprocess.run(
-            [sys.executable, __file__, module, kind, *calls], capture_output=True, text=True, check=False
+            [sys.executable, "-m", "core_helpers.calls_through_c", module, kind, *calls],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([HELPERS, os.environ.get("PYTHONPATH", "")])},
         )
         for line in child.stdout.splitlines():
             name, answer = json.loads(line)

@@ -6,7 +6,8 @@ import time
 from typing import Any
 
 import numpy as np
-from histories import History
+
+from torch_helpers.histories import History
 
 FAR = 1_000_000  # between the numbers of two writers' steps
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from conftest import CODECS
 
 import compressed_array as ca
 from compressed_array._heap import OFFSET_BITS
 from compressed_array._stores.frames.groups import ADDRESS_MASK, FREE, RECORDS
 from compressed_array._stores.frames.records import split_records
+from core_helpers.codecs import CODECS
 
 Frame = np.ndarray[Any, Any]
 FRAME_CODECS = [name for name in ("delta", "delta-zstd", "auto") if name == "auto" or name in CODECS]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from histories import bits
 from tensordict import TensorDict, TensorDictBase
 from torchrl.data import LazyTensorStorage, ReplayBuffer
 
 from compressed_array_torch.torchrl import CompressedStorage
+from torch_helpers.histories import bits
 
 CODECS: list[Any] = [
     None,

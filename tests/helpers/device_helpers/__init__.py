@@ -1,0 +1,1 @@
+"""What the tests of arrays on a device share. Each module needs torch."""

@@ -1,0 +1,1 @@
+"""What the tests with SB3 share. Each module needs SB3."""
