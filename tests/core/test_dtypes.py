@@ -12,6 +12,8 @@ import pytest
 
 from compressed_array import CodecUnavailableError, find_buffer_dtypes, find_smallest_dtype, init_jit
 
+pytestmark = pytest.mark.same_everywhere
+
 
 @pytest.mark.parametrize(
     ("max_value", "signed", "expected"),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pickle
 
+import pytest
+
 import compressed_array as ca
+
+pytestmark = pytest.mark.same_everywhere
 
 
 def test_errors_with_arguments_of_their_own_are_pickled() -> None:

@@ -24,6 +24,8 @@ from compressed_array import CorruptFileError
 from compressed_array._array import file as _file
 from core_helpers.arrays import DTYPES, assert_same, random_bits
 
+pytestmark = pytest.mark.long
+
 PLAIN = (np.arange(60 * 3 * 200).reshape(60, 3, 200) // 37 % 5).astype(np.uint8)
 
 

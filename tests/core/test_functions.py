@@ -18,6 +18,8 @@ from compressed_array._array.numpy_functions import DECODED, IN_PLACE, REFUSED, 
 from compressed_array._runtime import chunks
 from core_helpers.arrays import assert_same, plain
 
+pytestmark = pytest.mark.same_everywhere
+
 for _module in ("char", "fft", "lib.recfunctions", "ma", "polynomial", "strings"):
     importlib.import_module(f"numpy.{_module}")  # their functions can be overridden too, once they are there
 

@@ -21,6 +21,8 @@ from compressed_array._runtime.threads import Pool
 from core_helpers.codecs import CODECS
 from core_helpers.interruptions import Interruption
 
+pytestmark = pytest.mark.long
+
 CELLS, LENGTH = 24, 4096
 SHARED = [name for name in ("delta", "zstd", "gzip") if name in CODECS]
 SHARED += [pytest.param(name, marks=pytest.mark.slow) for name in ("lz4-block", "rle-jit", "none") if name in CODECS]

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import compressed_array as ca
 from core_helpers.arrays import assert_same, keys
 
+pytestmark = pytest.mark.same_everywhere
+
 SHAPE = (4, 3, 2, 5)
 PLAIN = np.random.default_rng(0).integers(0, 3, SHAPE).astype(np.uint8)
 KEYS: list[Any] = [

@@ -9,6 +9,8 @@ import pytest
 
 from core_helpers.codecs import CODECS
 
+pytestmark = [pytest.mark.long, pytest.mark.same_everywhere]
+
 MEASURE = """
 import gc, sys
 import numpy as np

@@ -14,6 +14,8 @@ from compressed_array import _heap
 from compressed_array._runtime import chunks
 from core_helpers.arrays import assert_same
 
+pytestmark = pytest.mark.long
+
 
 def test_a_ring_neither_grows_nor_moves_anything(
     codec: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator

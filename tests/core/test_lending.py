@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 import compressed_array as ca
 from compressed_array._runtime.output_pool import LARGEST, SMALLEST, OutputPool
 
+pytestmark = pytest.mark.same_everywhere
+
 BYTES = np.dtype(np.uint8)
 
 

@@ -8,6 +8,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 import compressed_array as ca
 
+pytestmark = pytest.mark.same_everywhere
+
 HARMLESS = {
     "device": "the table's, which is the host's as the items are",
     "dump": "pickles, and so goes through __reduce_ex__",

@@ -13,6 +13,8 @@ import pytest
 import compressed_array as ca
 from core_helpers.arrays import assert_same
 
+pytestmark = pytest.mark.same_everywhere
+
 FRAMES = np.random.default_rng(0).integers(0, 3, (6, 40, 30)).astype(np.uint8)
 
 

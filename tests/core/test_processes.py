@@ -17,6 +17,8 @@ import compressed_array as ca
 from core_helpers.arrays import assert_same
 from core_helpers.children import PLAIN, child
 
+pytestmark = pytest.mark.long
+
 METHODS = ["spawn", "fork"] if sys.platform == "linux" else ["spawn"]
 
 

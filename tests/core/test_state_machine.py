@@ -17,6 +17,8 @@ from compressed_array import _heap
 from core_helpers.arrays import DTYPES, assert_same, keys, random_bits
 from core_helpers.codecs import CODECS
 
+pytestmark = pytest.mark.long
+
 SHAPES = st.lists(st.integers(1, 4), min_size=2, max_size=4).map(tuple)
 
 

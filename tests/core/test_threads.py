@@ -16,6 +16,8 @@ from compressed_array import _heap
 from compressed_array._runtime.epochs import Epochs
 from core_helpers.arrays import assert_same
 
+pytestmark = pytest.mark.long
+
 CELLS, LENGTH = 48, 6000
 
 

@@ -17,6 +17,8 @@ from compressed_array_sb3 import _reads
 from core_helpers.interruptions import SOURCES, Interruption
 from sb3_helpers.experience import DICT, STACKED, assert_same, play, seeded
 
+pytestmark = pytest.mark.long
+
 # All that Python may interrupt: the core's code, the adapter's and SB3's own between them.
 EVERYWHERE = (SOURCES, str(Path(cab.__file__).parent), str(Path(stable_baselines3.__file__).parent))
 ACTIONS = spaces.Discrete(3)

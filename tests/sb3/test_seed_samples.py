@@ -19,6 +19,8 @@ from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv
 from compressed_array_sb3 import CompressedRolloutBuffer, find_buffer_dtypes
 from compressed_array_sb3.training_utils.atari import make_env
 
+pytestmark = pytest.mark.long
+
 README = """
 import numpy as np
 from stable_baselines3 import PPO

@@ -47,6 +47,8 @@ from compressed_array_sb3.gpu_buffers import (
 )
 from sb3_helpers.training_envs import atari, balls, bits, classic, masked, noise, normalized_balls, rooms, stacked_balls
 
+pytestmark = pytest.mark.long
+
 SEED = 3
 BOTH = ("image", "vector")
 HERE = {"policy_kwargs": {"net_arch": [16]}, "seed": SEED, "device": "cpu"}

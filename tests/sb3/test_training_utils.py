@@ -39,6 +39,8 @@ from compressed_array_sb3.training_utils.atari import make_env
 from compressed_array_sb3.training_utils.buffer_warmup import warm_up
 from compressed_array_sb3.training_utils.eval_model import eval_model, report
 
+pytestmark = pytest.mark.long
+
 PACMAN = "MsPacmanNoFrameskip-v4"
 
 

@@ -12,6 +12,8 @@ import pytest
 import compressed_array_sb3 as cab
 import compressed_array_sbx as cax
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "adapters/sbx/README.md").read_text(), re.DOTALL)
 # What SBX imports warns of things that JAX is about to take back.

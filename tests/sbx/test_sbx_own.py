@@ -18,6 +18,8 @@ from stable_baselines3.common.logger import configure
 
 import compressed_array_sbx as cax
 
+pytestmark = pytest.mark.long
+
 REPLAY = {"replay_buffer_class": cax.CompressedReplayBuffer}
 DICT_REPLAY = {"replay_buffer_class": cax.CompressedDictReplayBuffer}
 ROLLOUT = {"rollout_buffer_class": cax.CompressedRolloutBuffer}

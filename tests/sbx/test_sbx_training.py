@@ -26,6 +26,8 @@ from compressed_array import CompressedArray
 from compressed_array.torch import DeviceArray
 from sbx_helpers.jax_envs import bits, normalized_pucks, pendulum, pucks, stacked_pucks
 
+pytestmark = pytest.mark.long
+
 SEED = 3
 # Buffers are so small that they wrap while they are trained on, or are filled several times.
 REPLAY = {"buffer_size": 80, "learning_starts": 30, "batch_size": 8, "train_freq": 4, "gradient_steps": 2}

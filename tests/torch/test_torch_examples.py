@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # What each one imports beside torch and this package.
 NEEDS: dict[str, tuple[str, ...]] = {

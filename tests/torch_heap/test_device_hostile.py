@@ -19,6 +19,8 @@ from compressed_array.torch._state import checksum, sealed
 from core_helpers.streams import Stacked
 from device_helpers.device_streams import Twins
 
+pytestmark = pytest.mark.long
+
 # How many steps: few, after which it is not known yet how items are stacked, or many.
 KINDS = [("delta", 40), ("delta", 1), ("rle", 40), ("gzip", 40), ("none", 40)]
 NAMED = (ca.CorruptPayloadError, ca.CorruptFileError, ca.UnknownCodecError, ca.CodecLevelError, ca.HeapFullError)

@@ -16,6 +16,8 @@ from core_helpers.interruptions import Interruption
 from core_helpers.streams import Stacked
 from device_helpers.device_streams import Twins
 
+pytestmark = pytest.mark.long
+
 POINTS = [*range(1, 100), *range(100, 4000, 7)]
 
 

@@ -17,7 +17,10 @@ from compressed_array import CodecUnavailableError, CorruptPayloadError, get_cod
 from compressed_array._runtime.payloads import Payloads
 from compressed_array.testing import mutations
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="protects pages by Linux's mprotect")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(sys.platform != "linux", reason="protects pages by Linux's mprotect"),
+]
 
 SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 63, 64, 65, 100, 271, 272, 300, 1000, 4095, 4096, 5000)
 SPECS: list[Any] = ["lz4-block", "lz4-block/-3", "lz4-block/9", "zstd-3", "zstd1", "trained"]

@@ -16,6 +16,8 @@ import compressed_array
 from compressed_array import available_codecs, get_codec, has_numba
 from compressed_array._runtime import loading
 
+pytestmark = pytest.mark.long
+
 PACKAGE = Path(compressed_array.__file__).parent
 
 

@@ -17,6 +17,8 @@ block = pytest.importorskip("lz4.block")
 
 from compressed_array.codecs.lz4 import LZ4Block, LZ4Frame  # noqa: E402  # skipped as a whole without the library
 
+pytestmark = pytest.mark.long
+
 needs_numba = pytest.mark.skipif(not has_numba(), reason="numba is not installed")
 
 

@@ -12,6 +12,7 @@ from compressed_array import get_codec
 from core_helpers.children import round_trip_in_child
 
 pytest.importorskip("numba")
+pytestmark = pytest.mark.long
 
 
 def test_gather() -> None:

@@ -20,7 +20,7 @@ from compressed_array.codecs.zstd import Zstd
 from core_helpers.arrays import assert_same
 from core_helpers.streams import check_store
 
-pytestmark = pytest.mark.skipif(not ca.has_zstd(), reason="zstd is missing")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(not ca.has_zstd(), reason="zstd is missing")]
 LEVEL, SIDE = 4, 40
 
 

@@ -18,6 +18,8 @@ from compressed_array.codecs.delta import Delta
 from core_helpers.arrays import assert_same
 from core_helpers.streams import FRAME_CODECS, Screens, Stacked, check_store
 
+pytestmark = pytest.mark.long
+
 Parts = dict[str, np.ndarray[Any, Any]]
 
 

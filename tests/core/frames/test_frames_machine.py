@@ -28,6 +28,8 @@ from core_helpers.arrays import assert_same, keys
 from core_helpers.codecs import CODECS
 from core_helpers.streams import Stacked, check_store
 
+pytestmark = pytest.mark.long
+
 STEPS = 40  # rows of the ring: enough for "auto" to take it for a stream
 # Depth, shape of a frame, axis of the stack: of frames that are coded and of frames that are kept as rows.
 SHAPES = [

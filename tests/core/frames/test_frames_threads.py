@@ -20,6 +20,8 @@ from core_helpers.arrays import assert_same
 from core_helpers.codecs import CODECS
 from core_helpers.streams import FRAME_CODECS, Screens, Stacked, check_store, pair
 
+pytestmark = pytest.mark.long
+
 RING, LANES, VERSIONS = 48, 2, 600
 NAMES = [*FRAME_CODECS, "delta/1"] + (["delta-zstd/2"] if "delta-zstd" in CODECS else [])
 

@@ -14,6 +14,8 @@ from compressed_array import _heap
 from core_helpers.arrays import assert_same
 from core_helpers.streams import FRAME_CODECS, Screens, Stacked, check_store, frames_stored, groups_in_use, pair
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("codec", FRAME_CODECS)
 @pytest.mark.parametrize("depth", [1, 4])

@@ -23,6 +23,8 @@ from compressed_array._stores.frames.upkeep import Upkeep
 from compressed_array.codecs import _clib
 from core_helpers.streams import FRAME_CODECS, Stacked, check_store, pair
 
+pytestmark = pytest.mark.long
+
 needs_kernels = pytest.mark.skipif(not has_numba(), reason="without kernels every row is written step by step")
 # Of so many lanes more groups could die in one call than there is room for in their list; and more than that has room.
 MANY_LANES = LISTED // 3 + 1, LISTED + 44

@@ -13,6 +13,8 @@ from core_helpers.codecs import CODECS
 from core_helpers.interruptions import Interruption
 from core_helpers.streams import Stacked
 
+pytestmark = pytest.mark.long
+
 ROWS, ALL = 20, np.arange(20)
 STORES = [name for name in ("delta", "delta-zstd", "gzip1") if name in CODECS]
 # What may be asked for in the middle of a change, since it changes nothing; and what is refused there.
