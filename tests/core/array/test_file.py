@@ -56,7 +56,7 @@ def test_every_dtype_and_shape_comes_back(
 
 
 def test_files_of_every_format_so_far_are_loaded() -> None:
-    folder = Path(__file__).parent / "golden"
+    folder = Path(__file__).parents[1] / "golden"
     made = runpy.run_path(str(folder / "make.py"))
     expected = dict.fromkeys(("delta", "gzip", "none", "rle"), made["expected"]())
     expected["narrowed"], expected["foretold"] = made["expected_rows"](), made["expected_camera"]()

@@ -1,6 +1,7 @@
 """Law 9: nobody reaches the records but through the array.
 
-`PYTHONPATH=tests/helpers python tests/core/test_law9_nobody_reaches_the_records.py` prints what becomes of each call.
+`PYTHONPATH=tests/helpers python tests/core/laws/test_law9_nobody_reaches_the_records.py` prints what becomes of
+each call.
 """
 
 from __future__ import annotations
