@@ -32,7 +32,7 @@ NEIGHBOURS = ("h5py", "numcodecs", "opencv-python-headless", "pandas", "pyarrow"
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core-min": (("tests/core", "tests/examples"), ("-e", f"{CORE}[testing]")),
     "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[fast,testing]", "numcodecs")),
-    "torch-heap": (("tests/torch_heap", "tests/neighbours"), ("-e", f"{CORE}[fast,testing,torch]", *NEIGHBOURS)),
+    "device": (("tests/device", "tests/neighbours"), ("-e", f"{CORE}[fast,testing,torch]", *NEIGHBOURS)),
     # With the examples of plain torch that play games, which nothing else of that adapter needs.
     "sb3": (
         ("tests/sb3", "tests/torch/test_torch_examples.py"),
