@@ -14,24 +14,11 @@ import numpy as np
 import pytest
 
 import compressed_array as ca
+from core_helpers.codecs import SPECS
 
 zarr = pytest.importorskip("zarr")
 numcodecs = pytest.importorskip("numcodecs")
 
-CODECS: list[Any] = [
-    "none",
-    "rle",
-    {"id": "rle", "itemsize": 4},
-    "rle-jit",
-    "gzip",
-    "igzip",
-    "zstd",
-    {"id": "zstd", "level": 3, "checksum": True},
-    "lz4-frame",
-    "lz4-block",
-    "delta",
-    "delta-zstd",
-]
 PLAIN = (np.arange(20 * 30 * 7).reshape(20, 30, 7) // 11 % 97).astype("<i4")
 # What the package declares, so that numcodecs finds our codecs wherever it is installed.
 ENTRY_POINTS = {
@@ -53,7 +40,7 @@ assert "compressed_array" in sys.modules
 """
 
 
-@pytest.fixture(params=CODECS, ids=str)
+@pytest.fixture(params=SPECS, ids=str)
 def codec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     return registered(request.param, monkeypatch)
 
@@ -104,7 +91,7 @@ def test_filters(codec: Any, tmp_path: Path) -> None:
 def test_a_process_that_knows_zarr_alone_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """numcodecs finds our codecs by entry points of the installed package, and for ids that it has uses its own."""
     paths = []
-    for spec in CODECS:
+    for spec in SPECS:
         made = registered(spec, monkeypatch)
         for order in "CF":
             paths.append(str(tmp_path / f"{len(paths)}"))
@@ -123,4 +110,4 @@ def test_a_process_that_knows_zarr_alone_reads_it(tmp_path: Path, monkeypatch: p
     digests, modules = zip(*(line.split() for line in child.stdout.splitlines()), strict=True)
     assert set(digests) == {hashlib.sha256(PLAIN.tobytes()).hexdigest()}
     theirs = [module.startswith("numcodecs") for module in modules]
-    assert theirs == [ca.get_codec(spec).codec_id in ("gzip", "zstd") for spec in CODECS for _ in "CF"]
+    assert theirs == [ca.get_codec(spec).codec_id in ("gzip", "zstd") for spec in SPECS for _ in "CF"]

@@ -46,6 +46,7 @@ from compressed_array_sb3.gpu_buffers import (
     GpuRolloutBuffer,
 )
 from sb3_helpers.training_envs import atari, balls, bits, classic, masked, noise, normalized_balls, rooms, stacked_balls
+from sb3_helpers.trainings import by_name, with_one_wrong_pixel
 
 pytestmark = pytest.mark.long
 
@@ -168,10 +169,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def by_name(trainings: dict[str, Training]) -> Any:
-    return pytest.mark.parametrize("training", [pytest.param(value, id=name) for name, value in trainings.items()])
-
-
 PACKED = {"codec": "delta-zstd"}
 DELTA = {"codec": "delta"}  # where observations are so small that they are left alone unless asked for
 N_STEP = {"n_steps": 3, "gamma": 0.9}
@@ -273,17 +270,7 @@ def test_episodes_end_both_ways(training: Training) -> None:
 
 @by_name({name: TRAININGS[name] for name in ("dqn-images", "ppo-images")})
 def test_one_wrong_pixel_is_noticed(training: Training) -> None:
-    class Wrong(training.ours):
-        right = False
-
-        def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
-            samples = super()._get_samples(*args, **kwargs)
-            if not self.right:
-                samples.observations[0, 0, 0, 0] ^= 1
-                self.right = True
-            return samples
-
-    wrong = weights(replace(training, ours=Wrong).trained(compressed=True))
+    wrong = weights(replace(training, ours=with_one_wrong_pixel(training.ours)).trained(compressed=True))
     assert wrong != stock_weights(training)
 
 

@@ -24,6 +24,7 @@ from stable_baselines3.her import HerReplayBuffer
 import compressed_array_sbx as cax
 from compressed_array import CompressedArray
 from compressed_array.torch import DeviceArray
+from sb3_helpers.trainings import by_name, with_one_wrong_pixel
 from sbx_helpers.jax_envs import bits, normalized_pucks, pendulum, pucks, stacked_pucks
 
 pytestmark = pytest.mark.long
@@ -115,10 +116,6 @@ def is_compressed(model: Any) -> bool:
     return any(isinstance(part, (CompressedArray, DeviceArray)) for part in parts)
 
 
-def by_name(trainings: dict[str, Training]) -> Any:
-    return pytest.mark.parametrize("training", [pytest.param(value, id=name) for name, value in trainings.items()])
-
-
 DELTA = {"codec": "delta"}  # where observations are so small that they are left alone unless asked for
 N_STEP = {"n_steps": 3, "gamma": 0.9}
 GOALS = {"n_sampled_goal": 3, "goal_selection_strategy": "future"}
@@ -201,17 +198,8 @@ def test_same_parameters_after_thousands_of_steps(training: Training) -> None:
 
 @by_name({"dqn-images": REPLAYS["dqn-images"], "ppo-images": ROLLOUTS["ppo-images"]})
 def test_one_wrong_pixel_is_noticed(training: Training) -> None:
-    class Wrong(training.ours):
-        right = False
-
-        def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
-            samples = super()._get_samples(*args, **kwargs)
-            if not self.right:
-                samples.observations[0, 0, 0, 0] ^= 1
-                self.right = True
-            return samples
-
-    assert parameters(replace(training, ours=Wrong).trained(compressed=True)) != stock(training)
+    wrong = parameters(replace(training, ours=with_one_wrong_pixel(training.ours)).trained(compressed=True))
+    assert wrong != stock(training)
 
 
 # SB3 says so whenever HER's transitions are loaded; it is what new environments want.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -16,6 +14,7 @@ import pytest
 from compressed_array import CodecUnavailableError, CorruptPayloadError, get_codec, has_zstd
 from compressed_array._runtime.payloads import Payloads
 from compressed_array.testing import mutations
+from core_helpers.guarded import Guarded
 
 pytestmark = [
     pytest.mark.long,
@@ -25,24 +24,6 @@ pytestmark = [
 SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 63, 64, 65, 100, 271, 272, 300, 1000, 4095, 4096, 5000)
 SPECS: list[Any] = ["lz4-block", "lz4-block/-3", "lz4-block/9", "zstd-3", "zstd1", "trained"]
 SPECS += [{"id": "rle-jit", "itemsize": itemsize} for itemsize in (1, 2, 4, 8)]
-
-
-class Guarded:
-    """Memory between two pages that nobody may touch."""
-
-    def __init__(self, nbytes: int) -> None:
-        page = mmap.PAGESIZE
-        room = -(-nbytes // page) * page
-        self._memory = np.frombuffer(mmap.mmap(-1, room + 2 * page), np.uint8)
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        for at in (0, page + room):
-            assert libc.mprotect(self._memory.ctypes.data + at, page, 0) == 0
-        self._inside = self._memory[page : page + room]
-
-    def places(self, nbytes: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first and the last bytes between the pages."""
-        return self._inside[:nbytes], self._inside[self._inside.size - nbytes :]
 
 
 def records(rng: np.random.Generator) -> Iterator[np.ndarray]:

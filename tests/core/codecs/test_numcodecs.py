@@ -10,26 +10,11 @@ import numpy as np
 import pytest
 
 from compressed_array import Codec, CodecUnavailableError, available_codecs, get_codec
+from core_helpers.codecs import SPECS
 
 numcodecs = pytest.importorskip("numcodecs")
 common = pytest.importorskip("numcodecs.tests.common")
 
-SPECS: list[Any] = [
-    "none",
-    "rle",
-    {"id": "rle", "itemsize": 4},
-    "rle-jit",
-    {"id": "rle-jit", "itemsize": 8},
-    "gzip",
-    "igzip",
-    "zstd",
-    {"id": "zstd", "level": 3, "checksum": True},
-    "lz4-frame",
-    "lz4-block",
-    "delta",
-    {"id": "delta", "level": 3, "stack_axis": 0},
-    "delta-zstd",
-]
 SHARED = ["gzip", "zstd", {"id": "zstd", "level": 3, "checksum": True}]
 THEIRS = dict(numcodecs.registry.codec_registry)
 # What numcodecs' own tests take, without what needs more than a few bytes of each.

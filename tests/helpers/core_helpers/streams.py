@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,6 +137,19 @@ def check_store(*arrays: Any) -> None:
         live = np.zeros(len(frames.heap._live), np.int64)
         np.add.at(live, segments, table["size"][used].astype(np.int64))
         np.testing.assert_array_equal(frames.heap._live, live)
+
+
+def assert_same_inside(one: Any, other: Any) -> None:
+    """Two states of arrays have the same numbers, and their stores the same bytes."""
+    np.testing.assert_array_equal(one.cells, other.cells)
+    for field in fields(one.records):
+        a, b = (getattr(state.records, field.name) for state in (one, other))
+        if isinstance(a, np.ndarray):
+            assert a.tobytes() == b.tobytes(), field.name
+        elif field.name == "references":
+            assert [r.tobytes() for r in a] == [r.tobytes() for r in b]
+        else:
+            assert a == b, field.name
 
 
 def record_kinds(export: Any) -> list[int]:

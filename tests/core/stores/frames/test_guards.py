@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +21,7 @@ from compressed_array._stores.frames.tables import Frames
 from compressed_array._stores.protocol import exchange
 from compressed_array.codecs import _changes
 from compressed_array.testing import mutations
+from core_helpers.guarded import Guarded
 from core_helpers.streams import Screens
 
 pytestmark = [
@@ -31,27 +29,6 @@ pytestmark = [
     pytest.mark.skipif(native("codecs._delta_kernels") is None, reason="there are no kernels here"),
 ]
 SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 64, 127, 128, 129, 300, 1000, 4096)
-
-
-class Guarded:
-    """Memory between two pages that nobody may touch."""
-
-    def __init__(self, nbytes: int) -> None:
-        page = mmap.PAGESIZE
-        room = -(-nbytes // page) * page
-        self._memory = np.frombuffer(mmap.mmap(-1, room + 2 * page), np.uint8)
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        for at in (0, page + room):
-            assert libc.mprotect(self._memory.ctypes.data + at, page, 0) == 0
-        self._inside = self._memory[page : page + room]
-
-    def places(self, data: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-        """Bytes, put against the page before and then against the page behind."""
-        for at in (0, self._inside.size - data.size):
-            place = self._inside[at : at + data.size]
-            place[:] = data
-            yield place
 
 
 def test_encoding_changes_reads_two_frames_and_no_more() -> None:
@@ -62,8 +39,8 @@ def test_encoding_changes_reads_two_frames_and_no_more() -> None:
         for share in (0, 0.02, 0.3, 1):
             frame = np.where(rng.random(size) < share, rng.integers(0, 256, size), base).astype(np.uint8)
             expected = _changes.encode(frame, base)
-            for a in left.places(frame):
-                for b in right.places(base):
+            for a in left.holding(frame):
+                for b in right.holding(base):
                     out = np.empty(2 * size + 128, np.uint8)
                     n = kernels.encode_at(a.ctypes.data, b.ctypes.data, size, out.ctypes.data, 2 * size + 64)
                     assert out[:n].tobytes() == expected
@@ -91,9 +68,9 @@ def test_applying_changes_right_and_wrong() -> None:
         frame = np.where(rng.random(size) < 0.2, rng.integers(0, 256, size), base).astype(np.uint8)
         right = _changes.encode(frame, base)
         for changes in (right, *mutations(right, 60, seed=size)):
-            for at in source.places(np.frombuffer(changes, np.uint8)):
+            for at in source.holding(np.frombuffer(changes, np.uint8)):
                 for wrong in (0, 1, -1):
-                    for out in target.places(np.resize(base, max(size + wrong, 0))):
+                    for out in target.holding(np.resize(base, max(size + wrong, 0))):
                         fits = kernels.apply_checked(at.ctypes.data, at.size, out.ctypes.data, out.size)
                         if changes == right and not wrong:
                             assert fits
@@ -121,7 +98,7 @@ def test_groups_are_checked_within_their_bounds(size: int, monkeypatch: pytest.M
     def both(data: np.ndarray[Any, Any], count: int) -> bool:
         answers = {
             bool(kernels.group_fits(at.ctypes.data, at.size, 0, count, size, references, references[:0]))
-            for at in memory.places(data)
+            for at in memory.holding(data)
         }
         with monkeypatch.context() as patch:
             patch.setattr("compressed_array._stores.frames.export.native", lambda module: None)
@@ -148,7 +125,7 @@ def test_words_by_a_codebook_are_checked_within_their_bounds(word: int, share: f
     book = codebook_learning.learn(small, word)
     body, lengths, books = codebooks.encode(small, book), np.array([0, 0]), np.array([0, book.ctypes.data])
     assert body is not None
-    for at in frames.places(small):
+    for at in frames.holding(small):
         assert codebooks.encode(at, book) == body
     head = residuals.head(residuals.word(residuals.BOOK, 1, 1))
     for coded in (body, body[:-1], b"", *mutations(body, 150, seed=word)):
@@ -156,7 +133,7 @@ def test_words_by_a_codebook_are_checked_within_their_bounds(word: int, share: f
         data = np.frombuffer(_changes.varint(len(record) << 2 | ZSTD) + record, np.uint8)
         answers = {
             bool(kernels.group_fits(at.ctypes.data, at.size, 0, 1, small.size, lengths, books))
-            for at in memory.places(data)
+            for at in memory.holding(data)
         }
         assert answers == {codebooks.fits(np.frombuffer(coded, np.uint8), book, small.size)}
         if answers == {True}:
@@ -164,7 +141,7 @@ def test_words_by_a_codebook_are_checked_within_their_bounds(word: int, share: f
                 np.append(data[-len(coded) :], np.zeros(16, np.uint8)),
                 *np.empty((2, small.size), np.uint8),
             )
-            for out in frames.places(one):
+            for out in frames.holding(one):
                 decode(behind.ctypes.data, out.size, book.ctypes.data, out.ctypes.data)
                 one[:] = out
             codebooks.decode(np.frombuffer(coded, np.uint8), book, other)
@@ -199,7 +176,7 @@ def test_comparing_and_taking_frames_reads_items_and_no_more(depth: int, last: b
         for step in range(40):
             item = frames[step : step + depth]
             laid = np.moveaxis(item, 0, -1) if last else item
-            for place in memory.places(np.ascontiguousarray(laid).reshape(-1)):
+            for place in memory.holding(np.ascontiguousarray(laid).reshape(-1)):
                 given = place.reshape(laid.shape)
                 array[step : step + 1] = (np.moveaxis(given, -1, 0) if last else given)[None]
             plain[step] = item
@@ -224,7 +201,7 @@ def test_taking_over_groups_reads_these_and_no_more(codec: str, monkeypatch: pyt
             export, numbers = array.store.export(array.cells.numbers)
         assert export.references
         low, place = 60 * turn, Guarded(export.data.size)
-        for data in place.places(export.data):
+        for data in place.holding(export.data):
             new = np.zeros(120, np.uint32)
             with target.store.epochs.writing, target.store.epochs.guard:
                 assert target.store.adopt(replace(export, data=data), numbers, new)
