@@ -1,7 +1,8 @@
-"""Makes the saved arrays that every later version has to load. Never overwrites one: a new format gets a new file."""
+"""Makes the files and pickles that every later version has to load. Never overwrites one: new formats get new names."""
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,28 @@ def expected_camera() -> np.ndarray[Any, Any]:
     return (smooth + rng.integers(-2, 3, (80, 32, 32))).astype("<u2")
 
 
+def expected_stacks() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """What the pickles of streams hold: a dot that moves over a picture, four frames an item; and what came next."""
+    picture = np.add.outer(np.arange(16), np.arange(17)).astype(np.uint8)
+    frames = np.tile(picture, (64, 2, 1, 1))
+    steps, lanes = np.arange(64)[:, None], np.arange(2)
+    frames[steps, lanes, (steps + 5 * lanes) % 16, steps % 17] = 255
+    stacks = np.stack([frames[t : t + 61] for t in range(4)], axis=2)
+    return stacks[:-1], stacks[1:]
+
+
+def pickled() -> dict[str, Any]:
+    """What is pickled, by name: one array by cells, a stream whole and in part, two arrays on one store."""
+    plain, after = expected_stacks()
+    stream = ca.compress(plain, item_ndim=3, codec="delta")
+    obs = ca.zeros(plain.shape, plain.dtype, item_ndim=3, codec="delta")
+    next_obs = ca.CompressedArray(plain.shape, plain.dtype, item_ndim=3, store=obs.store)
+    for t in range(len(plain)):
+        obs[t], next_obs[t] = plain[t], after[t]
+    cells = ca.compress(expected(), item_ndim=1, codec="gzip")
+    return {"cells": cells, "stream": stream, "part": stream[5:50:3], "pair": (obs, next_obs)}
+
+
 if __name__ == "__main__":
     # Run where zstandard is not installed, so that every environment can load what this makes: delta uses it if it can.
     for codec in ("none", "rle", "gzip", "delta"):
@@ -49,3 +72,8 @@ if __name__ == "__main__":
     path = HERE / "format-1-foretold.ca"
     if ca.has_zstd() and not path.exists():
         ca.save(path, ca.compress(expected_camera(), item_ndim=2))
+    for protocol in (4, 5):
+        for name, arrays in pickled().items():
+            path = HERE / f"protocol-{protocol}-{name}.pickle"
+            if not path.exists():
+                path.write_bytes(pickle.dumps(arrays, protocol))
