@@ -40,7 +40,8 @@ def modules(frames: Frames) -> tuple[str, ...]:
 
 def is_usable(frames: Frames) -> bool:
     """Whether there are kernels, and zstd's own functions for them where zstd is used at all."""
-    if any(native(module) is None for module in modules(frames)):
+    # All are asked for, also behind one that is missing: `is_known` then says of each that it was looked for.
+    if None in [native(module) for module in modules(frames)]:
         return False
     uses_zstd = frames.decoder is not None or bool(frames.codecs)
     return not uses_zstd or _clib.zstd() is not None
