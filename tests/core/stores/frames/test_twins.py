@@ -15,7 +15,7 @@ from compressed_array._stores.frames import engine_native, residuals, stacks
 from compressed_array._stores.frames.engine_native import NativeEngine
 from compressed_array._stores.frames.engine_numpy import NumpyEngine
 from compressed_array._stores.frames.lanes import ROWS
-from compressed_array._stores.frames.tables import SMALL_FRAME
+from compressed_array._stores.frames.settings import SMALL_FRAME
 from compressed_array.codecs.delta import Delta
 from core_helpers.arrays import assert_same
 from core_helpers.streams import FRAME_CODECS, Screens, Stacked, assert_same_inside, check_store
