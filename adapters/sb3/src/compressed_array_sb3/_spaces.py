@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from compressed_array import CompressedArray, LossyWriteError
+from compressed_array import CompressedArray
+from compressed_array.dtypes import cast_exactly
 from compressed_array_sb3.errors import ObservationError
 
 Array = npt.NDArray[Any]
@@ -80,12 +81,13 @@ class Uncopied:
 
 
 def cast(array: Array, dtype: np.dtype[Any]) -> Array:
-    """The array in another dtype. A number may be rounded to a float, as SB3 does; nothing else may change."""
-    with np.errstate(all="ignore"):
-        result = array.astype(dtype)
-    may_round = dtype.kind == "f" and array.dtype.kind in "iuf"
-    changed = np.isfinite(array) != np.isfinite(result) if may_round else result != array
-    if np.any(changed):
-        culprit = array[changed].reshape(-1)[0]
-        raise LossyWriteError(f"{culprit!r} does not fit the observation space, whose dtype is {dtype}")
-    return result
+    """Returns an array in another dtype, by the rule that compressed arrays have for values.
+
+    Besides, whole numbers may be rounded to floats, as SB3 does it.
+    """
+    if array.dtype.kind in "iu" and dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            rounded = array.astype(dtype)
+        if np.isfinite(rounded).all():
+            return rounded
+    return cast_exactly(array, dtype)

@@ -1,4 +1,7 @@
-"""Which dtype is enough: for a largest value, for the elements and run lengths of an observation buffer."""
+"""Which dtype is enough: for a largest value, for the elements and run lengths of an observation buffer.
+
+And `cast_exactly`, by which arrays bring values to their dtype, for those who check values before they write them.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array._runtime.casting import cast_exactly as cast_exactly
 from compressed_array._runtime.loading import kernel_modules, native
 from compressed_array.registry import get_codec, parse_shorthand
 
-__all__ = ["find_buffer_dtypes", "find_smallest_dtype", "init_jit"]
+__all__ = ["cast_exactly", "find_buffer_dtypes", "find_smallest_dtype", "init_jit"]
 
 UNSIGNED = (np.uint8, np.uint16, np.uint32, np.uint64)
 SIGNED = (np.int8, np.int16, np.int32, np.int64)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from compressed_array._array.keys import SplitKey, scatter, split
 from compressed_array._array.table import Table
-from compressed_array._runtime.casting import as_value, cast_exactly
+from compressed_array._runtime.casting import as_value, cast_exactly, fit_shape, refuse_to_stretch
 from compressed_array._runtime.chunks import ranges
 from compressed_array._runtime.output_pool import lend
 from compressed_array._runtime.types import Dense
@@ -206,13 +206,8 @@ class Source:
         self._cells = None
         array = as_value(dense(value), dtype)
         shape = target + item_shape
-        while array.ndim > len(shape) and array.shape[0] == 1:
-            array = array[0]
-        refuse_to_stretch(array.shape, shape, lambda axis: axis < len(target))
-        try:
-            self._array = np.broadcast_to(array, shape)
-        except ValueError as error:
-            raise ValueError(f"could not broadcast input array from shape {array.shape} into shape {shape}") from error
+        array = array.reshape(fit_shape(array.shape, shape, len(target)))
+        self._array = np.broadcast_to(array, shape)
         self.is_one_item = array.ndim <= len(item_shape)
         self._target, self._rest = target, item_shape
         self._in_order = array.shape == shape and array.flags.c_contiguous
@@ -233,16 +228,6 @@ class Source:
 def flat(numbers: RecordNumbers) -> RecordNumbers:
     """Numbers one after the other; what has one axis already stays the object it is, which may own its memory."""
     return numbers if numbers.ndim == 1 else numbers.reshape(-1)
-
-
-def refuse_to_stretch(given: tuple[int, ...], shape: tuple[int, ...], is_grid: Callable[[int], bool]) -> None:
-    """Refuse one item where several belong. numpy would repeat it; here that is a batch of the wrong size."""
-    for axis, length in enumerate(given, len(shape) - len(given)):
-        if axis >= 0 and length == 1 < shape[axis] and is_grid(axis):
-            raise ValueError(
-                f"one item for axis {axis}, where {shape[axis]} belong (shape {given} into {shape}); to write it to "
-                "all of them, give it without that axis"
-            )
 
 
 def dense(value: Any) -> Any:

@@ -1,12 +1,15 @@
-"""Bringing a value to an array's dtype without changing it.
+"""Bringing a value to an array's dtype and shape without changing it: the rule for arrays on the host and on a device.
 
 numpy's assignment wraps integers, drops fractions and cuts strings without a word. Here a value arrives as it is or is
 refused. What stays allowed is what numpy calls a cast of the same kind between floats (a float64 rounds to float32),
 since storing a computed value at the array's precision is what its dtype asks for; overflow to infinity is not.
+
+numpy also repeats a batch of one item over several cells. Here that is refused, as a batch of the wrong size.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,13 +56,65 @@ def cast_exactly(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if dtype.kind in "mM":
         # Whether units can be converted depends on the values, whatever `can_cast` says of the types.
         return _cast_and_compare(array.astype(dtype.kind + "8") if array.dtype.kind in "OSU" else array, dtype)
-    if array.dtype.kind in "iu" and dtype.kind in "fc":  # numpy calls int64 to float64 safe; it rounds
-        return _cast_and_compare(array, dtype)
-    if np.can_cast(array.dtype, dtype, "safe"):
+    rounds_safely = array.dtype.kind in "iu" and dtype.kind in "fc"  # numpy calls int64 to float64 safe; it rounds
+    if not rounds_safely and np.can_cast(array.dtype, dtype, "safe"):
         return array.astype(dtype)
-    if array.dtype.kind == dtype.kind and dtype.kind in "fc":
-        return _round(array, dtype)
     return _cast_and_compare(array, dtype)
+
+
+def changed_by_cast(xp: Any, source: Any, cast: Any, back: Any, kinds: tuple[str, str], integers: Any) -> Any:
+    """Returns which elements a cast has changed more than an array's dtype asks for.
+
+    :param xp: numpy or torch, whichever the others are of
+    :param source: the elements before the cast; `cast` after it; `back` cast again, to the dtype they came from
+    :param kinds: numpy's letters for the dtypes of `source` and `cast`
+    :param integers: what `iinfo` says of the dtype that is one of integers, if the other is not
+    """
+    if kinds == ("c", "c"):
+        return _overflown(xp, source.real, back.real) | _overflown(xp, source.imag, back.imag)
+    if kinds[0] == "f" and kinds[1] in "fc":
+        return _overflown(xp, source, back)
+    changed = (back != source) & ((back == back) | (source == source))  # a NaN, or NaT, is not equal to itself
+    # The way there and back is no proof at the edges: bits of another sign round trip, and what a float beyond the
+    # integers becomes is up to the processor.
+    if kinds in (("i", "u"), ("u", "i")):
+        changed |= (source if kinds[0] == "i" else cast) < 0
+    elif kinds[0] == "f" and kinds[1] in "iu":
+        changed |= ~_within(xp, source, integers)
+    elif kinds[0] in "iu" and kinds[1] in "fc":
+        changed |= ~_within(xp, cast.real, integers)
+    return changed
+
+
+def fit_shape(given: tuple[int, ...], shape: tuple[int, ...], grid_axes: int) -> tuple[int, ...]:
+    """Returns the shape of a value that is to be broadcast to `shape`, without the leading ones that are too many.
+
+    Raises `ValueError` if it cannot be broadcast, or would be repeated along one of the first `grid_axes` axes, those
+    of cells, though it has that axis.
+    """
+    fitting = given
+    while len(fitting) > len(shape) and fitting[0] == 1:
+        fitting = fitting[1:]
+    refuse_to_stretch(fitting, shape, lambda axis: axis < grid_axes)
+    ends = shape[max(len(shape) - len(fitting), 0) :]
+    if len(fitting) > len(shape) or any(have not in (1, want) for have, want in zip(fitting, ends, strict=True)):
+        raise ValueError(f"could not broadcast input array from shape {fitting} into shape {shape}")
+    return fitting
+
+
+def refuse_to_stretch(given: tuple[int, ...], shape: tuple[int, ...], is_grid: Callable[[int], bool]) -> None:
+    """Refuse one item where several belong. numpy would repeat it; here that is a batch of the wrong size."""
+    for axis, length in enumerate(given, len(shape) - len(given)):
+        if axis >= 0 and length == 1 < shape[axis] and is_grid(axis):
+            raise ValueError(
+                f"one item for axis {axis}, where {shape[axis]} belong (shape {given} into {shape}); to write it to "
+                "all of them, give it without that axis"
+            )
+
+
+def does_not_fit(culprit: Any, dtype: Any) -> str:
+    """Returns what `LossyWriteError` says of a value."""
+    return f"{culprit!r} does not fit dtype {dtype}; convert the value first, or make the array with a wider dtype"
 
 
 def _record(fields: tuple[Any, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -85,47 +140,33 @@ def _cast_records(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[
     return result
 
 
-def _round(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    with np.errstate(all="ignore"):
-        result = array.astype(dtype)
-    if (np.isinf(result) & ~np.isinf(array)).any():
-        raise LossyWriteError(_message(array, dtype, np.isinf(result) & ~np.isinf(array)))
-    return result
-
-
 def _cast_and_compare(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     source = array
     if array.dtype.kind == "c" and dtype.kind != "c":
-        if np.any(array.imag != 0):
-            raise LossyWriteError(_message(array, dtype, array.imag != 0))
+        _refuse(array.imag != 0, source, dtype)
         array = array.real
+    kinds = array.dtype.kind, dtype.kind
+    integers = next((np.iinfo(d) for d in (array.dtype, dtype) if d.kind in "iu"), None)
     try:
         with np.errstate(all="ignore"):
             result = array.astype(dtype)
             back = (result.real if result.dtype.kind == "c" != array.dtype.kind else result).astype(array.dtype)
+            changed = np.asarray(changed_by_cast(np, array, result, back, kinds, integers))
     except OverflowError as error:
         raise LossyWriteError(f"{error}; make the array with a wider dtype") from error
-    same = np.asarray(back == array)
-    # The way there and back is no proof at the edges: bits of another sign round trip, and what a float beyond the
-    # integers becomes is up to the processor.
-    if array.dtype.kind in "iu" and dtype.kind in "iu":
-        same &= (array < 0) == (result < 0)
-    elif array.dtype.kind == "f" and dtype.kind in "iu":
-        same &= _within(array, dtype)
-    elif array.dtype.kind in "iu" and dtype.kind in "fc":
-        same &= _within(result.real, array.dtype)
-    elif array.dtype.kind in "mM" and dtype.kind in "mM":
-        same |= np.isnat(array) & np.isnat(result)
-    if not same.all():
-        raise LossyWriteError(_message(source, dtype, ~same))
+    _refuse(changed, source, dtype)
     return result
 
 
-def _within(floats: npt.NDArray[Any], integers: np.dtype[Any]) -> npt.NDArray[np.bool_]:
-    info, wide = np.iinfo(integers), floats.astype(np.longdouble)
-    return np.asarray((wide >= float(info.min)) & (wide < float(info.max + 1)))
+def _overflown(xp: Any, source: Any, back: Any) -> Any:
+    return (xp.isinf(back) & ~xp.isinf(source)) | (xp.isnan(back) & ~xp.isnan(source))
 
 
-def _message(array: npt.NDArray[Any], dtype: np.dtype[Any], where: Any) -> str:
-    culprit = array[where].reshape(-1)[0] if array.ndim else array[()]
-    return f"{culprit!r} does not fit dtype {dtype}; convert the value first, or make the array with a wider dtype"
+def _within(xp: Any, floats: Any, integers: Any) -> Any:
+    # Both limits are powers of two, which all floats hold but the shortest, whose numbers are all within.
+    return xp.isfinite(floats) & (floats >= float(integers.min)) & (floats < float(integers.max + 1))
+
+
+def _refuse(changed: Any, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
+    if changed.any():
+        raise LossyWriteError(does_not_fit(array[changed].reshape(-1)[0] if array.ndim else array[()], dtype))

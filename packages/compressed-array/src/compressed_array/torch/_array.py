@@ -11,20 +11,22 @@ from typing import Any
 import numpy as np
 import torch
 
+from compressed_array._runtime.casting import fit_shape
 from compressed_array._runtime.replacing import replacing
 from compressed_array.codecs._description import describe
-from compressed_array.errors import CorruptFileError, CorruptPayloadError, LossyWriteError, UnsupportedOperationError
+from compressed_array.errors import CorruptFileError, CorruptPayloadError, UnsupportedOperationError
 from compressed_array.registry import get_codec, shorthand
 from compressed_array.torch._coders.base import on_device
 from compressed_array.torch._coders.methods import Method
 from compressed_array.torch._dtypes import as_torch_dtype, numpy_dtype_or_none
 from compressed_array.torch._file import Kind, check_keys, read_file, sound
 from compressed_array.torch._grid import Grid
-from compressed_array.torch._host_lanes import INTEGERS, as_tensor
+from compressed_array.torch._host_lanes import INTEGERS, Array
 from compressed_array.torch._pending import DeviceGrid
 from compressed_array.torch._state import sealed, tensor
 from compressed_array.torch._store import DeviceStore
 from compressed_array.torch._sync import apart, available, copied, cpu, full_device
+from compressed_array.torch._values import as_tensor, as_tensor_of
 
 # An item this small is not worth its entry in a table.
 SMALL = 64
@@ -156,30 +158,30 @@ class DeviceArray:
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, DeviceArray):
             value = value[...]
-        if type(key) is int and self._grid.row_lanes is not None and self._store is not None:
-            # A step, which should not wait for Python.
-            # numpy takes None for a name of float64.
-            is_array = type(value) is np.ndarray and self._host_dtype is not None and value.dtype == self._host_dtype
-            items = value if is_array else as_tensor(value)
-            if items.shape == self._shape[1:] and (is_array or items.dtype == self.dtype) and 0 not in items.shape:
-                if not -self._shape[0] <= key < self._shape[0]:
-                    raise IndexError(f"index {key} is out of range for an axis of {self._shape[0]}")
-                with self._store.lock, self._store.guard:
-                    self._store.write_row(self._cells, key % self._shape[0], items, self._grid.row_lanes)
-                return
+        # numpy takes None for a name of float64.
+        is_array = type(value) is np.ndarray and self._host_dtype is not None and value.dtype == self._host_dtype
+        # Before the store's lock and guard, which a value that is an array on it takes as well.
+        items = value if is_array else as_tensor_of(value, self.dtype)
+        row_lanes, is_row = self._grid.row_lanes, type(key) is int and items.shape == self._shape[1:]
+        if is_row and row_lanes is not None and self._store is not None and 0 not in items.shape:
+            # A step of a buffer, which should not wait for what other keys need.
+            if not -self._shape[0] <= key < self._shape[0]:
+                raise IndexError(f"index {key} is out of range for an axis of {self._shape[0]}")
+            with self._store.lock, self._store.guard:
+                self._store.write_row(self._cells, key % self._shape[0], items, row_lanes)
+            return
         host_grid, inside = self._grid.split(key)
         grid = self._grid.on_device(host_grid)
         if inside:
             raise UnsupportedOperationError("items are written whole; read them, change them and write them back")
-        items = self._items(value)  # before the store's turn, which a value that is an array on it takes as well
         if self._dense is not None:
-            items = items.expand(self._dense[grid].shape)
+            items = self._fitted(items, self._dense[grid].shape)
             self._dense[grid] = items.view(self._stored_dtype).to(self.device)
             return
         assert self._store is not None
         with self._store.lock, self._store.guard:
             target = self._store.settled(self._cells)[grid]
-            items = items.expand((*target.shape, *self.item_shape))
+            items = self._fitted(items, (*target.shape, *self.item_shape))
             if not items.numel():
                 return
             lanes = self._grid.lanes(host_grid, target.numel())
@@ -340,16 +342,7 @@ class DeviceArray:
         made._grid = Grid(made.grid_shape, made.ndim, self.device)
         return made
 
-    def _items(self, value: Any) -> torch.Tensor:
-        """A value in the array's dtype, if that holds it."""
-        items = as_tensor(value)
-        if items.dtype != self.dtype:
-            cast = items.to(self.dtype)
-            is_made_complex = self.dtype.is_complex and not items.is_complex()
-            changed = (cast.real if is_made_complex else cast).to(items.dtype) != items
-            if self.dtype.is_floating_point or self.dtype.is_complex:
-                changed &= items == items  # a NaN is not equal to itself
-            if bool(changed.any()):
-                raise LossyWriteError(f"a value of {items.dtype} that {self.dtype} does not hold; nothing was written")
-            items = cast
-        return items
+    def _fitted(self, items: torch.Tensor | Array, shape: tuple[int, ...]) -> torch.Tensor:
+        """Returns items in the shape of the cells they go to; one item may go to all of them."""
+        tensor = as_tensor(items)
+        return tensor.reshape(fit_shape(tensor.shape, tuple(shape), len(shape) - len(self.item_shape))).expand(shape)

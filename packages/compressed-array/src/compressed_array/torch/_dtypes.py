@@ -36,6 +36,20 @@ def numpy_dtype_or_none(dtype: torch.dtype) -> np.dtype[Any] | None:
         return None
 
 
+def kind_of(dtype: torch.dtype) -> str:
+    """Returns numpy's letter for the kind of numbers that a dtype is of; "V" for floats of a byte.
+
+    Those are made to be packed tightly, and what torch makes of a number beyond them depends on the format.
+    """
+    if dtype == torch.bool:
+        return "b"
+    if dtype.is_complex:
+        return "c"
+    if dtype.is_floating_point:
+        return "f" if dtype.itemsize > 1 else "V"
+    return "i" if dtype.is_signed else "u"
+
+
 def as_torch_dtype(dtype: Any) -> torch.dtype:
     """A dtype of torch, from that or one of numpy."""
     return dtype if isinstance(dtype, torch.dtype) else numpy_dtype_to_torch(dtype)

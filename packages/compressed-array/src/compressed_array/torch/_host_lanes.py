@@ -9,7 +9,6 @@ import numpy.typing as npt
 import torch
 
 from compressed_array._runtime.loading import native
-from compressed_array._runtime.types import is_compressed
 from compressed_array._stores.frames.lanes import Lanes
 from compressed_array._stores.frames.layouts import Geometry, Layout, count_new, divided, geometry, strides_of
 from compressed_array._stores.protocol import byte_rows
@@ -145,15 +144,3 @@ def as_array(items: torch.Tensor) -> npt.NDArray[Any]:
         return items.detach().view(whole).numpy()
     words = items.contiguous().view(torch.uint8).numpy()
     return words.reshape(-1).view(f"V{items.dtype.itemsize}").reshape(items.shape)
-
-
-def as_tensor(value: Any) -> torch.Tensor:
-    """A value as a tensor of plain numbers, without a copy if there is a way."""
-    if is_compressed(value):
-        value = value.read()
-    elif hasattr(value, "__array__") and not isinstance(value, (np.ndarray, torch.Tensor)):
-        value = np.asarray(value)
-    if isinstance(value, np.ndarray) and any(stride < 0 for stride in value.strides):
-        value = np.ascontiguousarray(value)  # torch does not go backwards
-    tensor = torch.as_tensor(value).detach()
-    return tensor.resolve_conj().resolve_neg() if tensor.is_complex() else tensor

@@ -9,9 +9,10 @@ import torch
 
 from compressed_array._stores.frames.layouts import Layout
 from compressed_array.torch._coders.base import LANE_KEY, LANE_ROW, LAST, PER_LANE, Batch, Coded, Ints, on_device
-from compressed_array.torch._host_lanes import Array, HostItems, HostLook, as_tensor
+from compressed_array.torch._host_lanes import Array, HostItems, HostLook
 from compressed_array.torch._pending import WaitingSteps
 from compressed_array.torch._sync import storage_nbytes
+from compressed_array.torch._values import as_tensor
 
 # Of this many items all frames are compared with all at once, which takes two kernels instead of two for each shift.
 FEW_ITEMS = 64

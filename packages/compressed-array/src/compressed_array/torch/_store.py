@@ -20,10 +20,11 @@ from compressed_array.torch import _state
 from compressed_array.torch._coders.base import Ints
 from compressed_array.torch._coders.methods import Method
 from compressed_array.torch._frames import Holders, StoredFrames
-from compressed_array.torch._host_lanes import Array, as_tensor
+from compressed_array.torch._host_lanes import Array
 from compressed_array.torch._pending import DeviceGrid
 from compressed_array.torch._sync import apart, available, cpu
 from compressed_array.torch._undecided import Undecided
+from compressed_array.torch._values import as_tensor
 
 Numbers = Sequence[tuple[DeviceGrid, torch.Tensor]]
 
