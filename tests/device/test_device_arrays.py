@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import compressed_array as ca
-from compressed_array.torch import DeviceArray, _frame_table, _heap, _host_lanes, _lanes
-from compressed_array.torch import _frames as _stored
-from compressed_array.torch._coders import delta, runs
+from compressed_array.torch import DeviceArray, _host_lanes, _lanes
 from core_helpers.streams import Stacked
 from device_helpers.device_streams import CODECS, Twins, bits, random_bits
+from device_helpers.faults import FAULTS, name_of
 
 
 def can_be_copied(dtype: Any) -> bool:
@@ -250,24 +249,7 @@ def test_threads_write_and_read_one_store() -> None:
     assert not wrong
 
 
-# Where a write may be interrupted: by a device without memory, by a user who presses Ctrl-C.
-FAULTS = [
-    (_frame_table.FrameTable, "take"),
-    (_lanes.Streams, "take"),
-    (_lanes.Streams, "renumber"),
-    (_lanes.Streams, "new_frames"),
-    (_host_lanes.HostLook, "frames"),
-    (_host_lanes.HostLook, "remember"),
-    (delta.Changes, "_renew"),
-    (runs.RowCoder, "_append"),
-    (_heap.TorchHeap, "append"),
-    (_heap.TorchHeap, "stage"),
-    (_heap.TorchHeap, "moved"),
-    (_stored, "on_device"),
-]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[0].__name__}.{fault[1]}".split(".torch.")[-1])
+@pytest.mark.parametrize("fault", FAULTS, ids=name_of)
 @pytest.mark.parametrize("codec", ["delta", "rle"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_write_that_fails_changes_nothing(fault: Any, codec: str, when: str) -> None:
@@ -367,6 +349,7 @@ def test_odd_values() -> None:
     none[0] = torch.zeros(0, 100, dtype=torch.uint8)
     assert none[:].shape == (4, 0, 100)
     small = DeviceArray((6, 3), torch.uint16)
+    small.compact()  # there is nothing to free
     small[np.array([1, 1])] = torch.tensor([[1, 2, 3], [4, 5, 6]], dtype=torch.uint16)
     assert small[1].tolist() == [4, 5, 6]
 

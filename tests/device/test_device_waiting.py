@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from compressed_array.codecs.delta import Delta
-from compressed_array.torch import DeviceArray, _frame_table, _heap, _host_lanes, _lanes, _pending
-from compressed_array.torch._coders import delta, runs
+from compressed_array.torch import DeviceArray, _host_lanes, _lanes
+from compressed_array.torch._coders import delta
 from core_helpers.streams import Stacked
 from device_helpers.device_streams import Twins
+from device_helpers.faults import FAULTS, name_of
 
 SHAPE = (4, 20, 20)
 
@@ -59,7 +60,7 @@ class Workshop(Twins):
         self.check()
 
     def sweep(self, value: int) -> None:
-        self.store.compact() if value % 2 else self.store.sweep()
+        self.arrays[0].compact() if value % 2 else self.store.sweep()
 
     def travel(self, value: int) -> None:
         if value % 2:
@@ -120,21 +121,7 @@ def test_a_step_asks_nothing_of_the_device_until_there_are_some() -> None:
     assert 0 < np.count_nonzero(counts) <= 5
 
 
-FAULTS = [
-    (_frame_table.FrameTable, "take"),
-    (_lanes.Streams, "new_frames"),
-    (_lanes.Streams, "take"),
-    (_pending.WaitingSteps, "new"),
-    (_pending.WaitingSteps, "frames"),
-    (_pending.DeviceGrid, "fill"),
-    (_heap.TorchHeap, "stage"),
-    (delta.Changes, "encode"),
-    (_lanes.Streams, "renumber"),
-    (runs.RowCoder, "_append"),
-]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[0].__name__}.{fault[1]}")
+@pytest.mark.parametrize("fault", FAULTS, ids=name_of)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("how", ["read", "sweep"])
 def test_what_waits_is_not_lost_when_storing_it_fails(fault: Any, when: str, how: str) -> None:

@@ -250,6 +250,14 @@ class DeviceArray:
             ]
             self._store.restore(state["store"], [*others, (self._cells, state["cells"])])
 
+    def compact(self) -> None:
+        """Free all memory but that of items, for this array and all that share its store.
+
+        The next write may take more, since it knows nothing of what was written before.
+        """
+        if self._store is not None:
+            self._store.compact()
+
     def save(self, path: str | Path) -> None:
         """Write the array to a file; a file of that name is replaced once all is written."""
         with replacing(path) as file:
