@@ -1,7 +1,7 @@
 """`DeviceStore`: what arrays on a torch device stand on: items by number, for several arrays and several threads.
 
-What `FrameStore` is on the host. Until it is seen how items are stacked they are kept as they are (`Undecided`), and
-from then on as frames (`StoredFrames`).
+What `FrameStore` is on the host. Items are kept as they are (`UndecidedItems`) until it is seen how they are stacked,
+and as frames (`StoredFrames`) from then on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from compressed_array.torch._frames import Holders, StoredFrames
 from compressed_array.torch._host_lanes import Array
 from compressed_array.torch._pending import DeviceGrid
 from compressed_array.torch._sync import apart, available, cpu
-from compressed_array.torch._undecided import Undecided
+from compressed_array.torch._undecided import UndecidedItems
 from compressed_array.torch._values import as_tensor
 
 Numbers = Sequence[tuple[DeviceGrid, torch.Tensor]]
@@ -50,8 +50,8 @@ class DeviceStore(Exclusive):
         super().__init__()
         self.holders: Holders = weakref.WeakSet()  # what has numbers of ours
         layout = method.layout(item_shape, dtype.itemsize)
-        self._items: StoredFrames | Undecided
-        self._items = Undecided(item_shape, dtype.itemsize, device) if layout is None else self._new_frames(layout)
+        self._items: StoredFrames | UndecidedItems
+        self._items = UndecidedItems(item_shape, dtype.itemsize, device) if layout is None else self._new_frames(layout)
 
     @property
     def lock(self) -> Any:
@@ -81,18 +81,18 @@ class DeviceStore(Exclusive):
 
     def write(self, items: torch.Tensor | Array, lanes: Ints) -> torch.Tensor:
         """Store items, one of each lane after the other; says their numbers."""
-        first = self._items
-        if isinstance(first, StoredFrames):
-            return first.write(items, lanes)
-        items, before = as_tensor(items), first.mark()
-        try:
-            numbers = first.write(items.reshape(len(items), -1).contiguous().view(torch.uint8), lanes)
-            if self.heap_bytes is not None and first.nbytes > self.heap_bytes // 2:
-                first.give_up()
-            return numbers if first.layout is None else self._decide(first, first.layout).index_select(0, numbers)
-        except BaseException:
-            first.go_back(before)
-            raise
+        held = self._items
+        if isinstance(held, StoredFrames):
+            return held.write(items, lanes)
+        items = as_tensor(items)
+        held, numbers = held.with_items(items.reshape(len(items), -1).contiguous().view(torch.uint8), lanes)
+        layout, is_full = held.layout, self.heap_bytes is not None and held.nbytes > self.heap_bytes // 2
+        if layout is None and is_full:
+            layout = held.unstacked_layout
+        if layout is not None:
+            return self._decide(held, layout).index_select(0, numbers)
+        self._items = held
+        return numbers
 
     def write_row(self, cells: DeviceGrid, row: int, items: torch.Tensor | Array, lanes: Ints) -> None:
         """Store a step, an item of each lane, for a row of an array; later and with others, if it can wait."""
@@ -133,11 +133,11 @@ class DeviceStore(Exclusive):
     def restore(self, state: dict[str, Any], numbers: Numbers = ()) -> None:
         """Hold what another store of this kind did, with these numbers of all that have some, if it is sound."""
         given = [_state.tensor(part, torch.int32, cells.numbers.shape) for cells, part in numbers]
-        items: StoredFrames | Undecided
+        items: StoredFrames | UndecidedItems
         if "undecided" in state:
             held, lanes = _state.check_items(state["undecided"], self.item_nbytes, given)
-            items = Undecided(self.item_shape, self.dtype.itemsize, self.device)
-            items.write(held[1:].to(self.device), lanes[1:].numpy())
+            none = UndecidedItems(self.item_shape, self.dtype.itemsize, self.device)
+            items, _ = none.with_items(held[1:].to(self.device), lanes[1:].numpy())
             if len(items.host) != len(held):
                 raise CorruptPayloadError("the state contradicts itself: an item is there twice")
         else:
@@ -178,7 +178,7 @@ class DeviceStore(Exclusive):
         coder = self.method.coder(layout.frame_nbytes, self.dtype, self.device, self.heap_bytes)
         return StoredFrames(layout, self.item_shape, self.dtype.itemsize, coder, self.holders)
 
-    def _decide(self, first: Undecided, layout: Layout) -> torch.Tensor:
+    def _decide(self, first: UndecidedItems, layout: Layout) -> torch.Tensor:
         """Store what was kept until now, as it should be; says the new number of each."""
         frames = self._new_frames(layout)
         frames.holders = weakref.WeakSet()  # for now, as they still have the numbers that were given out before
@@ -190,7 +190,7 @@ class DeviceStore(Exclusive):
         self._exchange(frames, cells)
         return numbers
 
-    def _exchange(self, items: StoredFrames | Undecided, numbers: Numbers) -> None:
+    def _exchange(self, items: StoredFrames | UndecidedItems, numbers: Numbers) -> None:
         """Hold other items, which those who hold some know by other numbers."""
 
         def exchange() -> None:
