@@ -57,7 +57,7 @@ def test_memory_never_exceeds_what_lives_by_much(codec: str, kind: str) -> None:
         theirs = [heap for heap, _, _ in store.frames.coder.heaps()]
         taken = sum(heap.nbytes for heap in theirs)
         segments = sum(max((s.rows for s in heap._segments if s), default=0) * heap.row_nbytes for heap in theirs)
-        found = store.frames._new_sweep().asks[1::2]
+        found = store.frames._new_sweep().to_fetch[1::2]
         live = sum(int(rows.sum()) * heap.row_nbytes for heap, rows in zip(theirs, found, strict=True))
         peaks.append(taken)
         assert taken <= 1.5 * live + segments + 2 * heaps.SMALLEST_SEGMENT

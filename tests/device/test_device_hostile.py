@@ -15,7 +15,7 @@ import torch
 
 import compressed_array as ca
 from compressed_array.torch import DeviceArray
-from compressed_array.torch._state import checksum, sealed
+from compressed_array.torch._state import checksum, with_checksum
 from core_helpers.streams import Stacked
 from device_helpers.device_streams import Twins
 
@@ -35,7 +35,7 @@ def made(codec: str, steps: int) -> tuple[DeviceArray, torch.Tensor]:
 
 def resealed(state: dict[str, Any]) -> dict[str, Any]:
     """As somebody would who knows how checksums are made."""
-    return sealed({name: part for name, part in state.items() if name != "crc32"})
+    return with_checksum({name: part for name, part in state.items() if name != "crc32"})
 
 
 def leaves(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

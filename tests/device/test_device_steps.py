@@ -11,10 +11,10 @@ import torch
 
 from compressed_array.codecs.delta import Delta
 from compressed_array.torch import DeviceArray
-from compressed_array.torch._coders.delta import BASES, KEY_EVERY, Changes, heads
+from compressed_array.torch._coders.delta import BASES, KEY_EVERY, DeltaCoder, stretch_heads
 from compressed_array.torch._frames import StoredFrames
-from compressed_array.torch._lanes import Streams
-from compressed_array.torch._pending import WaitingSteps
+from compressed_array.torch._lanes import DeviceLanes
+from compressed_array.torch._pending import PendingSteps
 from core_helpers.streams import Stacked
 from device_helpers.device_streams import Twins
 
@@ -26,11 +26,11 @@ def test_steps_that_wait_are_stored_as_others_are(
     lanes: int, depth: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored, waited = [], []
-    add = WaitingSteps.add
-    monkeypatch.setattr(WaitingSteps, "add", lambda self, *given: waited.append(1) or add(self, *given))
+    add = PendingSteps.add
+    monkeypatch.setattr(PendingSteps, "add", lambda self, *given: waited.append(1) or add(self, *given))
     for is_quick in (True, False):
         if not is_quick:
-            monkeypatch.setattr(StoredFrames, "wait", lambda *_: None)
+            monkeypatch.setattr(StoredFrames, "hold_back", lambda *_: None)
         twins = Twins("delta", 40, Stacked(lanes, depth, (1, 20, 20), kind, episode=37))
         twins.add(150)
         twins.check()
@@ -47,7 +47,7 @@ def test_steps_that_wait_are_stored_as_others_are(
 @pytest.mark.parametrize("order", ["in turn", "by lane", "shuffled", "another order of lanes"])
 def test_frames_of_any_order_are_compared_with_their_own_bases(order: str) -> None:
     lanes, steps, rng = 3, 5, np.random.default_rng(0)
-    coder = Changes(64, torch.device("cpu"), None)
+    coder = DeltaCoder(64, torch.device("cpu"), None)
     coder._grow(lanes)
     lane = np.tile(np.arange(lanes), steps)
     if order == "by lane":
@@ -57,7 +57,7 @@ def test_frames_of_any_order_are_compared_with_their_own_bases(order: str) -> No
     elif order == "another order of lanes":
         lane = np.tile([2, 0, 1], steps)
     turn = np.array([np.count_nonzero(lane[:i] == lane[i]) for i in range(len(lane))])
-    head = heads(lane, turn)
+    head = stretch_heads(lane, turn)
     assert [lane.tolist().index(of) for of in lane] == head.tolist()
     coder._keys, coder._lane_rows, elements = (
         torch.from_numpy(rng.integers(0, 3, (n, coder.width))) for n in (lanes, lanes, len(lane))
@@ -74,7 +74,7 @@ def test_stretches_begin_anew_after_so_many_frames() -> None:
     lane = np.array([0, 1] * (2 * KEY_EVERY))
     turn = np.arange(len(lane)) // 2
     expected = np.where(turn < KEY_EVERY, lane, 2 * KEY_EVERY + lane)
-    np.testing.assert_array_equal(heads(lane, turn), expected)
+    np.testing.assert_array_equal(stretch_heads(lane, turn), expected)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.float32, np.float64, np.complex64, bool])
@@ -98,7 +98,7 @@ def test_after_a_journey_lanes_begin_with_a_whole_item() -> None:
     twins.add(30)
     twins.arrays = pickle.loads(pickle.dumps(twins.arrays))
     store = twins.arrays[0].store
-    assert store.frames.streams.items is None, "they are compared on the host again"
+    assert store.frames.device_lanes.items is None, "they are compared on the host again"
     taken = store.frames.table.taken
     twins.add(10)
     twins.check()
@@ -117,7 +117,7 @@ def test_stores_that_know_no_lanes_are_loaded_again(codec: str, what: str, monke
         store.compact()
     elif what == "after a failure":
         with monkeypatch.context() as patch:
-            patch.setattr(Streams, "new_frames", lambda *_: 1 / 0)
+            patch.setattr(DeviceLanes, "locate_new_frames", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 twins.arrays[0][:1] = torch.full((1, 2, 4, 20, 20), 9, dtype=torch.uint8)
     twins.arrays = pickle.loads(pickle.dumps(twins.arrays))

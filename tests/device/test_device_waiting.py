@@ -154,7 +154,7 @@ def test_what_waits_is_not_lost_when_storing_it_fails(fault: Any, when: str, how
 def test_lanes_do_not_go_by_an_item_that_was_interrupted(after: str, monkeypatch: pytest.MonkeyPatch) -> None:
     twins = Twins("delta", 30, Stacked(3, 4, (1, 20, 20), episode=9))
     twins.add(12)
-    real = _host_lanes.HostLook.take_new_frames
+    real = _host_lanes.HostComparison.take_new_frames
     interrupted = full(77, 3)
 
     def failing(*args: Any) -> Any:
@@ -162,7 +162,7 @@ def test_lanes_do_not_go_by_an_item_that_was_interrupted(after: str, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_host_lanes.HostLook, "take_new_frames", failing)
+        patch.setattr(_host_lanes.HostComparison, "take_new_frames", failing)
         with pytest.raises(KeyboardInterrupt):
             twins.arrays[0][5] = interrupted
     if after == "device":
@@ -193,10 +193,10 @@ def test_news_are_the_same_without_kernels(layout: tuple[int, int], monkeypatch:
             monkeypatch.setattr(_host_lanes, "native", lambda name: None)
         twins = Twins("delta", 30, Stacked(layout[0], layout[1], (1, 20, 20), episode=9))
         twins.add(14)
-        waiting = twins.arrays[0].store.frames.waiting
-        which = np.flatnonzero(np.repeat(waiting.new() > 0, layout[1]))
+        waiting = twins.arrays[0].store.frames.pending
+        which = np.flatnonzero(np.repeat(waiting.count_new() > 0, layout[1]))
         which = which[which % layout[1] == layout[1] - 1]
-        found.append((waiting.steps, waiting.new(), waiting.frames(which, torch.device("cpu"))))
+        found.append((waiting.steps, waiting.count_new(), waiting.frames(which, torch.device("cpu"))))
         twins.check()
     (steps, new, frames), (others, new_too, frames_too) = found
     assert steps == others > 1

@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
 from compressed_array.registry import has_zstd as has_zstd
 from compressed_array.torch._array import DeviceArray as DeviceArray
 from compressed_array.torch._compat import estimate_total_heap_bytes as estimate_total_heap_bytes
-from compressed_array.torch._dtypes import find_gpu_buffer_dtypes as find_gpu_buffer_dtypes
+from compressed_array.torch._compat import find_gpu_buffer_dtypes as find_gpu_buffer_dtypes
 from compressed_array.torch._dtypes import numpy_dtype_to_torch as numpy_dtype_to_torch
 from compressed_array.torch._dtypes import torch_dtype_to_numpy as torch_dtype_to_numpy
 from compressed_array.torch._heap import TorchHeap as TorchHeap

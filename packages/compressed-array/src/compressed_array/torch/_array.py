@@ -16,16 +16,22 @@ from compressed_array._runtime.replacing import replacing
 from compressed_array.codecs._description import describe
 from compressed_array.errors import CorruptFileError, CorruptPayloadError, UnsupportedOperationError
 from compressed_array.registry import get_codec, shorthand
-from compressed_array.torch._coders.base import on_device
-from compressed_array.torch._coders.methods import Method
-from compressed_array.torch._dtypes import as_torch_dtype, numpy_dtype_or_none
-from compressed_array.torch._file import Kind, check_keys, read_file, sound
+from compressed_array.torch._coders import DeviceCodec
+from compressed_array.torch._dtypes import INTEGERS, as_torch_dtype, numpy_dtype_or_none
+from compressed_array.torch._file import ArrayKind, check_keys, errors_as_corrupt, read_file
 from compressed_array.torch._grid import Grid
-from compressed_array.torch._host_lanes import INTEGERS, Array
 from compressed_array.torch._pending import DeviceGrid
-from compressed_array.torch._state import sealed, tensor
+from compressed_array.torch._state import checked_tensor, with_checksum
 from compressed_array.torch._store import DeviceStore
-from compressed_array.torch._sync import apart, available, copied, cpu, full_device
+from compressed_array.torch._sync import (
+    Array,
+    available_device,
+    copy_tensors,
+    copy_to_host,
+    full_device,
+    on_device,
+    outside_inference_mode,
+)
 from compressed_array.torch._values import as_tensor, as_tensor_of
 
 # An item this small is not worth its entry in a table.
@@ -46,7 +52,7 @@ class DeviceArray:
     :param max_slot_bytes: deprecated, the same for each item of the grid
     """
 
-    @apart
+    @outside_inference_mode
     def __init__(
         self,
         shape: Any,
@@ -72,13 +78,13 @@ class DeviceArray:
         self._dense: torch.Tensor | None = None
         self._cells = DeviceGrid(torch.zeros(self.grid_shape, dtype=torch.int32, device=self.device))
         if store is None:
-            method = Method(codec)
+            on_device_codec = DeviceCodec(codec)
             small = prod(self.item_shape) * self.dtype.itemsize <= SMALL
-            if method.is_dense or small:
+            if on_device_codec.is_dense or small:
                 self._dense = torch.zeros(self._shape, dtype=self._stored_dtype, device=self.device)
                 self._cells.replace(self._cells.numbers.new_zeros(0))
             else:
-                store = DeviceStore(self.item_shape, self.dtype, method, self.device, heap_bytes)
+                store = DeviceStore(self.item_shape, self.dtype, on_device_codec, self.device, heap_bytes)
         elif store.item_shape != self.item_shape or store.dtype != self.dtype or store.device != self.device:
             raise ValueError(
                 f"the store is not one for items of {self.dtype} and shape {self.item_shape} on {self.device}"
@@ -102,18 +108,18 @@ class DeviceArray:
         return self._store
 
     @property
-    @apart
+    @outside_inference_mode
     def cells(self) -> torch.Tensor:
         """The numbers by which the store knows the items; 0 where there is none."""
         if self._store is None:
             return self._cells.numbers
         with self._store.lock, self._store.guard:
-            return self._store.settled(self._cells)
+            return self._store.flushed_numbers(self._cells)
 
     @property
     def codec(self) -> Any:
         """The codec that items are stored with."""
-        return get_codec("none") if self._store is None else self._store.method.codec
+        return get_codec("none") if self._store is None else self._store.codec.codec
 
     @property
     def nbytes(self) -> int:
@@ -137,7 +143,7 @@ class DeviceArray:
         """What dense items are kept as: torch copies integers, of some other dtypes it knows little but the name."""
         return INTEGERS.get(self.dtype.itemsize, self.dtype)
 
-    @apart
+    @outside_inference_mode
     def __getitem__(self, key: Any) -> torch.Tensor:
         host_grid, inside = self._grid.split(key)
         grid = self._grid.on_device(host_grid)
@@ -148,13 +154,13 @@ class DeviceArray:
         else:
             assert self._store is not None
             with self._store.lock, self._store.guard:
-                numbers = self._store.settled(self._cells)[grid]
+                numbers = self._store.flushed_numbers(self._cells)[grid]
                 items = torch.empty((*numbers.shape, *self.item_shape), dtype=self.dtype, device=self.device)
                 if items.numel():
                     items = self._store.read(numbers.reshape(-1).to(torch.int64)).reshape(items.shape)
         return items[(..., *inside)] if inside else items
 
-    @apart
+    @outside_inference_mode
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, DeviceArray):
             value = value[...]
@@ -180,7 +186,7 @@ class DeviceArray:
             return
         assert self._store is not None
         with self._store.lock, self._store.guard:
-            target = self._store.settled(self._cells)[grid]
+            target = self._store.flushed_numbers(self._cells)[grid]
             items = self._fitted(items, (*target.shape, *self.item_shape))
             if not items.numel():
                 return
@@ -193,7 +199,7 @@ class DeviceArray:
                 positions, last = (on_device(part, self.device) for part in stays)
                 cells.view(-1)[positions] = numbers[last]
 
-    @apart
+    @outside_inference_mode
     def swapaxes(self, first: int, second: int) -> DeviceArray:
         """The same items in another order of two axes of the grid. It does not follow what is written to this one."""
         axes = len(self.grid_shape)
@@ -202,7 +208,7 @@ class DeviceArray:
             raise UnsupportedOperationError(f"only axes of the grid can be exchanged, which are 0 to {axes - 1}")
         return self._like(lambda held: held.transpose(first, second).clone(memory_format=torch.contiguous_format))
 
-    @apart
+    @outside_inference_mode
     def reshape(self, *shape: Any) -> DeviceArray:
         """The same items in another grid."""
         asked = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
@@ -211,37 +217,37 @@ class DeviceArray:
             raise UnsupportedOperationError(f"items of shape {self.item_shape} cannot be given another shape")
         return self._like(lambda held: held.reshape(asked if self._store is None else asked[:kept]).clone())
 
-    @apart
+    @outside_inference_mode
     def state_dict(self) -> dict[str, Any]:
         """All that the array holds, in tensors of its own, with a checksum."""
         about = self._about()
         if self._store is None:
-            state = copied({"about": about, "cells": self._cells.numbers, "dense": self._dense, "store": None})
+            state = copy_tensors({"about": about, "cells": self._cells.numbers, "dense": self._dense, "store": None})
         else:
             with self._store.lock, self._store.guard:
-                store = self._store.state()  # first: it has steps numbered that wait
-                state = copied({"about": about, "cells": self._cells.numbers, "dense": None, "store": store})
-        return sealed(state)
+                store = self._store.state()  # first: it gives pending steps their numbers
+                state = copy_tensors({"about": about, "cells": self._cells.numbers, "dense": None, "store": store})
+        return with_checksum(state)
 
-    @apart
+    @outside_inference_mode
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Hold what an array of the same kind did, on any device. Other arrays on its store lose what they hold.
 
         It is looked through before anything changes, whoever it is from.
         """
-        with sound():
+        with errors_as_corrupt():
             check_keys(state)
             mine = self._about()
             about = state.get("about", mine)  # which earlier ones did not have
             others = [key for key in ("shape", "item_ndim", "dtype", "codec") if about[key] != mine[key]]
         if others:
             raise ValueError(f"this is the state of an array of another {others[0]}; here it is {mine[others[0]]}")
-        with sound():
+        with errors_as_corrupt():
             self._take(state)
 
     def _take(self, state: dict[str, Any]) -> None:
         if self._store is None:
-            held = tensor(state["dense"], self._stored_dtype, self._shape)
+            held = checked_tensor(state["dense"], self._stored_dtype, self._shape)
             self._dense = held.to(self.device, copy=True)
             return
         with self._store.lock, self._store.guard:
@@ -261,14 +267,14 @@ class DeviceArray:
     def save(self, path: str | Path) -> None:
         """Write the array to a file; a file of that name is replaced once all is written."""
         with replacing(path) as file:
-            torch.save(cpu(self.state_dict()), file)
+            torch.save(copy_to_host(self.state_dict()), file)
 
     @classmethod
-    @apart
+    @outside_inference_mode
     def load(cls, path: str | Path, device: torch.device | str | None = None) -> DeviceArray:
         """Read an array from a file, onto a device: the one it was on, if nothing else is said and that is there."""
         try:
-            with sound():
+            with errors_as_corrupt():
                 state = read_file(path)
                 check_keys(state)
                 return cls._from(state, device)
@@ -277,33 +283,33 @@ class DeviceArray:
 
     @classmethod
     def _from(cls, state: dict[str, Any], device: torch.device | str | None) -> DeviceArray:
-        kind = Kind.of(state["about"], is_dense=state["store"] is None)
-        on = available(device or kind.device)
+        kind = ArrayKind.of(state["about"], is_dense=state["store"] is None)
+        on = available_device(device or kind.device)
         # Before any memory is taken: that it is no more than what came with it.
         if state["store"] is None:
-            tensor(state["dense"], INTEGERS.get(kind.dtype.itemsize, kind.dtype), kind.shape)
+            checked_tensor(state["dense"], INTEGERS.get(kind.dtype.itemsize, kind.dtype), kind.shape)
         else:
-            tensor(state["cells"], torch.int32, kind.shape[: len(kind.shape) - kind.item_ndim])
+            checked_tensor(state["cells"], torch.int32, kind.shape[: len(kind.shape) - kind.item_ndim])
         store = None
         if state["store"] is not None:
             item_shape = kind.shape[len(kind.shape) - kind.item_ndim :]
-            store = DeviceStore(item_shape, kind.dtype, Method(kind.codec), on, kind.heap_bytes)
+            store = DeviceStore(item_shape, kind.dtype, DeviceCodec(kind.codec), on, kind.heap_bytes)
         codec = "none" if store is None else "auto"
         array = cls(kind.shape, kind.dtype, device=on, item_ndim=kind.item_ndim, codec=codec, store=store)
         array._take({name: part for name, part in state.items() if name != "about"})
         return array
 
-    @apart
+    @outside_inference_mode
     def __copy__(self) -> DeviceArray:
         return self._like(torch.Tensor.clone)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"about": self._about(), "cells": self._cells, "dense": cpu(self._dense), "shared": self._store}
+        return {"about": self._about(), "cells": self._cells, "dense": copy_to_host(self._dense), "shared": self._store}
 
-    @apart
+    @outside_inference_mode
     def __setstate__(self, state: dict[str, Any]) -> None:
         about, shared = state["about"], state["shared"]
-        device = shared.device if shared is not None else available(about["device"])
+        device = shared.device if shared is not None else available_device(about["device"])
         self.__init__(  # type: ignore[misc]  # of an object that was made without it
             about["shape"],
             getattr(torch, about["dtype"]),
@@ -343,7 +349,7 @@ class DeviceArray:
             made._shape = tuple(made._dense.shape)
         elif self._store is not None:
             with self._store.lock, self._store.guard:
-                made._cells = DeviceGrid(change(self._store.settled(self._cells)))
+                made._cells = DeviceGrid(change(self._store.flushed_numbers(self._cells)))
                 self._store.holders.add(made._cells)
             made._shape = (*made._cells.numbers.shape, *self.item_shape)
         made.grid_shape = made._shape[: len(made._shape) - len(self.item_shape)]

@@ -21,10 +21,10 @@ from compressed_array.errors import (
     CorruptPayloadError,
     UnknownCodecError,
 )
-from compressed_array.torch._state import CHECKSUM, check_seal
+from compressed_array.torch._state import CHECKSUM, verify_checksum
 
 KEYS = {"cells", "dense", "store"}
-# What says by itself what is the matter.
+# Errors that say by themselves what is the matter.
 PASSED_ON = (
     CorruptPayloadError,
     CorruptFileError,
@@ -38,7 +38,7 @@ PASSED_ON = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class ArrayKind:
     """What a file says an array is."""
 
     shape: tuple[int, ...]
@@ -49,10 +49,10 @@ class Kind:
     heap_bytes: int | None
 
     @classmethod
-    def of(cls, about: dict[str, Any], *, is_dense: bool) -> Kind:
-        """The kind that is said, if there can be such an array."""
+    def of(cls, about: dict[str, Any], *, is_dense: bool) -> ArrayKind:
+        """Returns what a state says in "about"; raises if there can be no such array."""
         codec, dtype = about["codec"], getattr(torch, about["dtype"])
-        if "library" not in codec:  # as it was
+        if "library" not in codec:  # as files of earlier versions have it
             codec = {"library": "compressed-array", "config": codec}
         shape, items = tuple(about["shape"]), about["item_ndim"]
         kind = cls(shape, items, dtype, about["device"], described(codec), about["heap_bytes"])
@@ -67,14 +67,14 @@ class Kind:
 
 
 def check_keys(state: Any) -> None:
-    """Raise if something is not the state of an array, or not as it was when it was taken."""
+    """Raise `CorruptPayloadError` if something is not the state of an array, or was changed since it was taken."""
     if not isinstance(state, dict) or set(state) - {"about", CHECKSUM} != KEYS:
         raise CorruptPayloadError("this is not the state of an array")
-    check_seal(state)
+    verify_checksum(state)
 
 
 def read_file(path: str | Path) -> Any:
-    """What torch saved to a file, if reading that takes no more memory than the file does."""
+    """Returns what torch saved to a file; raises if reading it would take more memory than the file does."""
     size = Path(path).stat().st_size
     with zipfile.ZipFile(path) as file:
         entries = file.infolist()
@@ -84,8 +84,8 @@ def read_file(path: str | Path) -> Any:
 
 
 @contextmanager
-def sound() -> Iterator[None]:
-    """Whatever is raised because a state is none is a `CorruptPayloadError`."""
+def errors_as_corrupt() -> Iterator[None]:
+    """Raise a `CorruptPayloadError` in place of any error that is raised because something is not a state."""
     try:
         yield
     except PASSED_ON:

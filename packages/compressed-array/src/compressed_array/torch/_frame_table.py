@@ -32,6 +32,7 @@ class FrameTable:
 
     @property
     def nbytes(self) -> int:
+        """The memory that the table takes on the device."""
         return storage_nbytes(self.words, self._free_numbers)
 
     @property
@@ -39,23 +40,23 @@ class FrameTable:
         """How many frames there are, needed or not."""
         return len(self.words) - 1 - self.free
 
-    def take(self, count: int) -> torch.Tensor:
-        """Numbers for so many new frames."""
+    def allocate(self, count: int) -> torch.Tensor:
+        """Returns numbers for so many new frames."""
         if count > self.free:
             self._grow(max(count - self.free, len(self.words) // 8, 64))
         self.free -= count
         self.taken += count
         return self._free_numbers[self.free : self.free + count]
 
-    def stack(self, last: torch.Tensor, depth: int) -> torch.Tensor:
-        """The frames of items, oldest first."""
+    def frames_of(self, last: torch.Tensor, depth: int) -> torch.Tensor:
+        """Returns the numbers of the `depth` frames of each item, oldest first, given that of its last frame."""
         frames = [last]
         for _ in range(depth - 1):
             frames.append(self.words[:, BEFORE].index_select(0, frames[-1]))
         return torch.stack(frames[::-1], 1)
 
-    def mark(self, items: Iterable[torch.Tensor], depth: int) -> torch.Tensor:
-        """Which frames are needed for these items, and by those that are."""
+    def mark_needed(self, items: Iterable[torch.Tensor], depth: int) -> torch.Tensor:
+        """Returns a mask of the frames of these items, `depth` of each, and of those that they build on."""
         needed = torch.zeros(len(self.words), dtype=torch.bool, device=self.device)
         needed[0] = True
         for last in items:
@@ -68,17 +69,19 @@ class FrameTable:
         needed[links[:, 1]] = True
         return needed
 
-    def keep(self, needed: torch.Tensor, count: int) -> None:
-        """Make all other frames free; `count` says how many are needed."""
+    def free_all_but(self, needed: torch.Tensor, count: int) -> None:
+        """Free all frames that a mask does not mark; it marks `count`, for which the device is not asked."""
         free = len(self.words) - count
         # Needed ones last: what comes before them is the list of the others.
         others = torch.argsort(needed.to(torch.uint8), stable=True)[:free].clone()
         self._free_numbers, self.free = others, free
 
     def state(self) -> dict[str, Any]:
+        """Returns all that there is, in tensors, which are not copied."""
         return {"words": self.words, "free": self._free_numbers[: self.free]}
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Hold what `state` returned of another table."""
         self.words, self._free_numbers = (state[name].to(self.device, copy=True) for name in ("words", "free"))
         self.free = len(self._free_numbers)
 

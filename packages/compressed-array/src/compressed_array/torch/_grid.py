@@ -1,4 +1,4 @@
-"""`Grid`: what the keys of an array on a device mean: which cells, of which streams, and what of an item."""
+"""`Grid`: what the keys of an array on a device mean: which cells, of which lanes, and what part of an item."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import torch
 
 from compressed_array._stores.protocol import MOST_LANES
 from compressed_array.errors import UnsupportedOperationError
-from compressed_array.torch._coders import base
-from compressed_array.torch._coders.base import Ints
+from compressed_array.torch._sync import Ints, on_device
 
 Key = tuple[Any, ...]
 
@@ -21,11 +20,11 @@ class Grid:
 
     def __init__(self, shape: tuple[int, ...], ndim: int, device: torch.device) -> None:
         self.shape, self._ndim, self._device = shape, ndim, device
-        # The streams of a row, where there are rows that are written one by one.
+        # The lanes of a row, where there are rows that are written one by one.
         self.row_lanes = row_lanes(shape[1]) if len(shape) == 2 else None
 
     def split(self, key: Any) -> tuple[Key, Key]:
-        """The part of a key that picks items, and the part that goes into them."""
+        """Returns the part of a key that picks items, and the part that reaches into them: () for whole items."""
         parts = key if isinstance(key, tuple) else (key,)
         if any(part is Ellipsis for part in parts):
             at = next(i for i, part in enumerate(parts) if part is Ellipsis)
@@ -41,7 +40,10 @@ class Grid:
         return grid, (*inside, *[slice(None)] * (self._ndim - len(parts)))
 
     def _part(self, part: Any, length: int) -> Any:
-        """A part of a key: an integer, a slice, an array of integers, or a tensor of them that is not on the host."""
+        """Returns a part of a key as an integer, a slice, an array of integers, or a tensor of them on another device.
+
+        Raises `IndexError` if one is out of range, as far as the host can see that.
+        """
         if isinstance(part, slice):
             return part
         found = part if isinstance(part, torch.Tensor) and part.device.type != "cpu" else np.asarray(part)
@@ -57,25 +59,30 @@ class Grid:
         return found if found.ndim else int(found)
 
     def on_device(self, grid: Key) -> Key:
-        """The same on the device."""
-        there = base.on_device
+        """Returns the part of a key that picks items, with arrays as tensors on the device."""
         return tuple(
-            there(part.astype(np.int64), self._device) if isinstance(part, np.ndarray) else part for part in grid
+            on_device(part.astype(np.int64), self._device) if isinstance(part, np.ndarray) else part for part in grid
         )
 
     def lanes(self, grid: Key, count: int) -> Ints:
-        """The streams that cells belong to: by the last axis of the grid, as far as the host knows where they are."""
+        """Returns the lanes that the `count` cells of a key belong to: their places along the last axis of the grid.
+
+        Where only the device knows the cells, it is as if they were in turn of all lanes.
+        """
         axes = len(self.shape)
         if axes < 2:
             return np.zeros(count, np.int64)
         last = self.shape[-1]
         if any(isinstance(part, torch.Tensor) for part in grid):
-            # To ask the device would take longer than a batch that mixes its streams up costs in space.
+            # To ask the device would take longer than a batch that mixes its lanes up costs in space.
             return np.arange(count) % min(last, MOST_LANES)
         return self._along(len(self.shape) - 1, grid) % MOST_LANES
 
     def last_of_each(self, grid: Key) -> tuple[Ints, Ints] | None:
-        """Where a key names cells twice: each of them once, and which item stays there, which in numpy is the last."""
+        """Returns each cell of a key once, and which of the items for it stays there, which in numpy is the last.
+
+        Returns None if no cell is named twice, or only the device knows.
+        """
         if not any(isinstance(part, np.ndarray) for part in grid) or any(isinstance(p, torch.Tensor) for p in grid):
             return None
         flat = np.zeros((), np.int64)
@@ -85,7 +92,7 @@ class Grid:
         return None if len(each) == len(flat) else (each, len(flat) - 1 - newest)
 
     def _along(self, axis: int, grid: Key) -> Ints:
-        """The index along one axis of each cell of a key, in torch's order, which at times is not numpy's."""
+        """Returns the index along one axis of each cell of a key, in torch's order, which at times is not numpy's."""
         along = torch.arange(self.shape[axis]).reshape(-1, *[1] * (len(self.shape) - axis - 1)).expand(self.shape)
         key = tuple(torch.from_numpy(part.astype(np.int64)) if isinstance(part, np.ndarray) else part for part in grid)
         return along[key].reshape(-1).numpy()
@@ -93,5 +100,5 @@ class Grid:
 
 @cache
 def row_lanes(count: int) -> Ints:
-    """The streams of one row of a grid, for all arrays the same object, by which a store knows them."""
+    """Returns the lanes of one row of a grid. For all arrays it is the same object, by which a store knows them."""
     return np.arange(count) % MOST_LANES

@@ -36,7 +36,7 @@ class Segment:
 
 
 class Gathering(NamedTuple):
-    """Records on their way out, in the order of their segments. `rows` counts those of each segment, on the device."""
+    """Records that are to be read, in the order of their segments. `rows` counts those of each, on the device."""
 
     order: torch.Tensor | None
     start: torch.Tensor
@@ -49,7 +49,7 @@ class TorchHeap:
 
     :param columns: dtype and shape of a row, for each column
     :param heap_bytes: what the heap may take at the most; without it, what there is
-    :param beside: a heap with which it shares this limit
+    :param beside: another heap, with which it shares this limit
     """
 
     def __init__(
@@ -87,7 +87,10 @@ class TorchHeap:
         return sum(segment.live for segment in self._segments if segment is not None)
 
     def append(self, columns: Sequence[torch.Tensor]) -> int:
-        """Copy rows in, all of them to one segment; says the address of the first."""
+        """Copy rows in, all of them to one segment. Returns the address of the first.
+
+        :param columns: a tensor for each column, all of as many rows
+        """
         count = len(columns[0])
         segment = self._with_room(count)
         first = segment.used
@@ -99,7 +102,10 @@ class TorchHeap:
         return self._open << ROW_BITS | first
 
     def stage(self, columns: Sequence[torch.Tensor], most: int) -> int | None:
-        """Put rows where there is room for `most`, until `clear_stage`; says the address, or None if there is none."""
+        """Put rows on the stage, which has room for `most`, where they stay until `clear_stage`.
+
+        Returns the address of the first, or None if there is no room for all.
+        """
         if self._is_outgrown(most):
             self.drop_stage()
         if self._stage is None:
@@ -119,38 +125,41 @@ class TorchHeap:
         return number << ROW_BITS | at
 
     def room_to_stage(self, most: int) -> int:
-        """How many rows more can be staged, if there may be so many in all."""
+        """Returns how many more rows can be staged, if the stage is to have room for `most`."""
         return most if self._stage is None or self._is_outgrown(most) else self._stage[2] - self._staged
 
     def staged(self) -> list[torch.Tensor]:
-        """The rows that were staged, in order."""
+        """Returns the columns of the rows that are on the stage, in order."""
         if self._stage is None:
-            return self._nothing()
+            return self._no_rows()
         number, first, _ = self._stage
         held = self._segments[number]
         assert held is not None
         return [column[first : first + self._staged] for column in held.columns]
 
-    def clear_stage(self, but: int = 0) -> None:
-        """Forget what was staged, but for the first rows."""
-        self._staged = but
+    def clear_stage(self, keep: int = 0) -> None:
+        """Forget what is on the stage, but for the first `keep` rows."""
+        self._staged = keep
 
     def drop_stage(self) -> None:
-        """Give the room for staging back."""
+        """Let the memory of the stage be that of any other rows."""
         self._stage, self._staged = None, 0
 
     def gathering(self, start: torch.Tensor, length: torch.Tensor) -> Gathering:
-        """Begin to read records."""
-        if len(self._there()) <= 1:
+        """Returns what `gather` needs to read records, given their addresses and lengths."""
+        if len(self._present()) <= 1:
             return Gathering(None, start, length, length.sum().reshape(1))
         order = torch.argsort(start >> ROW_BITS, stable=True)
         return Gathering(order, start[order], length[order], self.count_by_segment(start, length))
 
     def gather(self, records: Gathering, rows: Sequence[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """The rows of these records: which record each is of, and the columns. `rows` is what `records.rows` holds."""
+        """Returns the rows of records: which record each is of, and the columns.
+
+        :param rows: what `records.rows` holds, fetched from the device
+        """
         total = sum(rows)
         if not total:
-            return records.start[:0], self._nothing()
+            return records.start[:0], self._no_rows()
         which = torch.repeat_interleave(records.length, output_size=total)
         # A record's rows count on from its start, and all rows from the first of its segment here.
         offset = (records.start & ROW_MASK) - (torch.cumsum(records.length, 0) - records.length)
@@ -159,30 +168,37 @@ class TorchHeap:
         return owner, self._take(place, rows)
 
     def rows_at(self, start: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
-        """The first column of records of one row each; `counts` says how many of them each segment has."""
-        there = self._there()
-        if len(there) == 1:
-            return there[0].columns[0].index_select(0, start & ROW_MASK)
+        """Returns the first column of records of one row each.
+
+        :param counts: how many of them each segment has, as `count_by_segment` counts them
+        """
+        present = self._present()
+        if len(present) == 1:
+            return present[0].columns[0].index_select(0, start & ROW_MASK)
         order = torch.argsort(start >> ROW_BITS, stable=True)
         (taken,) = self._take((start & ROW_MASK)[order], counts)
         return torch.empty_like(taken).index_copy_(0, order, taken)
 
     def count_by_segment(self, start: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """Sums of a weight over the records of each segment, on the device."""
+        """Returns the sum of `weight` over the records of each segment, on the device."""
         sums = torch.zeros(max(len(self._segments), 1), dtype=torch.int64, device=self.device)
         return sums.index_add_(0, start >> ROW_BITS, weight.to(torch.int64))
 
     def reclaim(self, live: Sequence[int], *, thoroughly: bool) -> list[int]:
-        """Take note of how many rows of each segment live, drop those without, and name those worth emptying."""
+        """Drop the segments without live rows. Returns the numbers of those that are worth emptying.
+
+        :param live: how many rows of each segment live
+        :param thoroughly: whether any garbage makes a segment worth that
+        """
         for number, segment in enumerate(list(self._segments)):
             if segment is not None:
                 segment.live = live[number]
                 if segment.used and not segment.live and not self._is_stage(number):
                     self._drop(number)
-        return self._sparse(thoroughly)
+        return self._worth_emptying(thoroughly)
 
     def moved(self, start: torch.Tensor, length: torch.Tensor, sparse: Sequence[int]) -> torch.Tensor:
-        """Copy these records, all that live in some segments, to another; says where they are there.
+        """Copy records, all that live in the segments `sparse`, to another segment. Returns their addresses there.
 
         Until `drop` they are in both places, whatever the limit: whoever knows the old one is told the new one first.
         """
@@ -199,19 +215,19 @@ class TorchHeap:
         return moved if records.order is None else torch.empty_like(moved).index_copy_(0, records.order, moved)
 
     def drop(self, segments: Sequence[int]) -> None:
-        """Give the memory of segments back."""
+        """Free the memory of segments."""
         for number in segments:
             self._drop(number)
 
     def state(self) -> list[list[torch.Tensor] | None]:
-        """The rows of each segment."""
+        """Returns the columns of each segment, which are not copied; None for one that was dropped."""
         return [
             None if segment is None else [column[: segment.used] for column in segment.columns]
             for segment in self._segments
         ]
 
     def restore(self, state: list[list[torch.Tensor] | None]) -> None:
-        """Hold what another heap did."""
+        """Hold what `state` returned of another heap."""
         self._segments, self._open, self._stage = [], -1, None
         for columns in state:
             segment = None
@@ -222,13 +238,13 @@ class TorchHeap:
                     held.copy_(rows)
             self._segments.append(segment)
 
-    def _there(self) -> list[Segment]:
+    def _present(self) -> list[Segment]:
         return [segment for segment in self._segments if segment is not None]
 
     def _take(self, place: torch.Tensor, rows: Sequence[int]) -> list[torch.Tensor]:
-        there = self._there()
-        if len(there) == 1:
-            return [column.index_select(0, place) for column in there[0].columns]
+        present = self._present()
+        if len(present) == 1:
+            return [column.index_select(0, place) for column in present[0].columns]
         parts: list[list[torch.Tensor]] = [[] for _ in self.columns]
         low = 0
         for segment, count in zip(self._segments, rows, strict=True):
@@ -236,13 +252,13 @@ class TorchHeap:
                 for part, column in zip(parts, segment.columns, strict=True):
                     part.append(column.index_select(0, place[low : low + count]))
                 low += count
-        return [torch.cat(part) for part in parts] if low else self._nothing()
+        return [torch.cat(part) for part in parts] if low else self._no_rows()
 
-    def _nothing(self) -> list[torch.Tensor]:
+    def _no_rows(self) -> list[torch.Tensor]:
         return [torch.empty((0, *shape), dtype=dtype, device=self.device) for dtype, shape in self.columns]
 
-    def _sparse(self, thoroughly: bool) -> list[int]:
-        """Segments worth emptying: the sparsest, until there is little garbage, and those that are small."""
+    def _worth_emptying(self, thoroughly: bool) -> list[int]:
+        """Returns the segments worth emptying: the sparsest, until there is little garbage, and small ones."""
         candidates = [(n, s) for n, s in enumerate(self._segments) if s is not None and not self._is_stage(n)]
         garbage = self.used_rows - self.live_rows
         allowed = 0 if thoroughly else self.live_rows // 4 + SMALLEST_SEGMENT // self.row_nbytes
@@ -263,12 +279,12 @@ class TorchHeap:
         return self._stage is not None and self._stage[0] == number
 
     def _with_room(self, count: int) -> Segment:
-        """The segment that is appended to, with room for so many rows more."""
+        """Returns the segment that is appended to, in which there is room for `count` more rows."""
         segment = self._segments[self._open] if self._open >= 0 else None
         if segment is not None and segment.used + count <= segment.rows:
             return segment
         wanted = 0 if segment is None else max(segment.rows * 3 // 2, segment.used + count)
-        if segment is not None and len(self._there()) == 1 and wanted * self.row_nbytes <= ONE_SEGMENT:
+        if segment is not None and len(self._present()) == 1 and wanted * self.row_nbytes <= ONE_SEGMENT:
             # A small heap is one segment, which takes fewer kernels to read from, and is copied to a larger one.
             more = self._allowed(wanted - segment.rows, segment.used + count - segment.rows)
             larger = Segment(self.columns, segment.rows + more, self.device)
@@ -286,7 +302,7 @@ class TorchHeap:
         return made
 
     def _allowed(self, rows: int, least: int) -> int:
-        """How many of these rows, `least` at the least, may be added."""
+        """Returns how many of `rows` the limit allows to be added; raises `HeapFullError` below `least`."""
         if self.heap_bytes is None:
             return rows
         taken = self.nbytes + (0 if self._beside is None else self._beside.nbytes)
@@ -299,7 +315,7 @@ class TorchHeap:
         return min(rows, room)
 
     def _usual_rows(self) -> int:
-        """Segments grow with the heap, so that a small one has little slack and a large one few segments."""
+        """Returns the size of a new segment. A small heap has small ones, for little slack, a large heap has few."""
         wanted = self.live_rows * self.row_nbytes // SEGMENTS
         return max(min(max(wanted, SMALLEST_SEGMENT), LARGEST_SEGMENT) // self.row_nbytes, 1)
 

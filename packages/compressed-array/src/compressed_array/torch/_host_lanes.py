@@ -12,14 +12,12 @@ from compressed_array._runtime.loading import native
 from compressed_array._stores.frames.lanes import Lanes
 from compressed_array._stores.frames.layouts import Geometry, Layout, count_new, divided, geometry, strides_of
 from compressed_array._stores.protocol import byte_rows
-from compressed_array.torch._coders.base import Ints
-
-Array = npt.NDArray[Any]
-INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+from compressed_array.torch._dtypes import INTEGERS
+from compressed_array.torch._sync import Array, Ints
 
 
-class HostItems:
-    """The last item of each lane, as it lay in memory."""
+class HostLanes:
+    """The last item of each lane, as it lay in the memory of the host."""
 
     def __init__(self, layout: Layout, item_shape: tuple[int, ...], itemsize: int) -> None:
         self._layout, self._item_shape, self._itemsize = layout, item_shape, itemsize
@@ -27,8 +25,8 @@ class HostItems:
         self._known: Ints | None = None  # lanes that there are
         self._geometries: dict[tuple[int, ...], Geometry | None] = {}
 
-    def look(self, items: torch.Tensor | Array, lanes: Ints) -> HostLook:
-        """See what is new in items."""
+    def compare(self, items: torch.Tensor | Array, lanes: Ints) -> HostComparison:
+        """Returns items beside the last ones of their lanes. They are looked at when it is asked what is new."""
         if lanes is not self._known:
             self._lanes.grow(int(lanes.max()) + 1)
             self._known = lanes
@@ -39,20 +37,20 @@ class HostItems:
             found = self._geometry(strides_of(array))
             assert found is not None  # C order is dense
         self._lanes.arrange(found.strides)
-        return HostLook(array, lanes, found, self._layout, self._lanes)
+        return HostComparison(array, lanes, found, self._layout, self._lanes)
 
-    def forget(self) -> None:
+    def forget_items(self) -> None:
         """Take the next items for the first of their lanes."""
         self._lanes.table["last"] = 0
 
     def are_begun(self, count: int) -> npt.NDArray[np.bool_]:
-        """Which of so many lanes have a last item."""
+        """Returns which of the first `count` lanes have a last item."""
         self._lanes.grow(count)
         begun: npt.NDArray[np.bool_] = self._lanes.table["last"][:count] != 0
         return begun
 
     def last(self, count: int) -> npt.NDArray[np.uint8]:
-        """The last items of so many lanes, in frames."""
+        """Returns the last items of the first `count` lanes, in frames."""
         self._lanes.grow(count)
         items = [divided(byte_rows(self._lanes.item(lane), 1), self._layout) for lane in range(count)]
         return np.stack(items) if items else np.zeros((0, self._layout.depth, self._layout.frame_nbytes), np.uint8)
@@ -63,8 +61,10 @@ class HostItems:
         return self._geometries[strides]
 
 
-class HostLook:
-    """What was seen of some items."""
+class HostComparison:
+    """Items on the host, beside the last ones of their lanes."""
+
+    to_fetch = None  # nothing that the device would have to be waited for
 
     def __init__(self, items: Any, lanes: Ints, found: Geometry, layout: Layout, known: Lanes) -> None:
         self._items, self._lanes, self._geometry, self._layout, self._known = items, lanes, found, layout, known
@@ -76,10 +76,8 @@ class HostLook:
                 found.address,
             )
 
-    asks = None  # nothing that the device would have to be waited for
-
-    def new(self, _: Any = None) -> Ints | None:
-        """How many frames of each item are new; None if none of any is."""
+    def count_new(self, _: object = None) -> Ints | None:
+        """Returns how many frames of each item are new, or None if none of any is."""
         new = np.empty(len(self._lanes), np.int64)
         if self._kernels is not None:
             return new if self._kernels.count_new_frames(*self._at, self._lanes, self._lanes_address(), new) else None
@@ -92,7 +90,7 @@ class HostLook:
         return new if new.any() else None
 
     def frames(self, which: Ints, device: torch.device) -> torch.Tensor:
-        """Frames, counted over all items, on a device."""
+        """Returns frames, counted over all items, on a device."""
         taken = np.empty((len(which), self._layout.frame_nbytes), np.uint8)
         if self._kernels is not None:
             self._kernels.take_frames(*self._at, which, native("_runtime.numba_tools").address_of(taken))
@@ -102,15 +100,16 @@ class HostLook:
         return torch.from_numpy(taken).to(device, non_blocking=True)
 
     def take_new_frames(self, new: Ints, taken: npt.NDArray[np.uint8], room: int) -> int:
-        """All of it at once: count into `new`, lay the frames out item by item, remember; says how many there are.
+        """Do all at once: count new frames into `new`, copy them to `taken`, item by item, and remember the items.
 
-        If there is no room for so many, that is less than 0, and nothing is done.
+        Returns how many new frames there are. If there is no room for so many, it does nothing and returns their
+        number as a negative one.
         """
         if self._kernels is not None:
             target = native("_runtime.numba_tools").address_of(taken)
             return int(self._kernels.take_new_frames(*self._at, self._lanes, self._lanes_address(), new, target, room))
-        self._items = self._items.copy("K")  # another thread may change them between two looks
-        found = self.new()
+        self._items = self._items.copy("K")  # another thread may change them before they are looked at again
+        found = self.count_new()
         new[:] = 0 if found is None else found
         total, depth = int(new.sum()), self._layout.depth
         if total > room:
@@ -138,7 +137,7 @@ class HostLook:
 
 
 def as_array(items: torch.Tensor) -> npt.NDArray[Any]:
-    """A tensor of the host as an array of the same bits, without a copy if numpy knows such numbers."""
+    """Returns a tensor of the host as an array of the same bits, without a copy if an element is 1, 2, 4 or 8 bytes."""
     whole = INTEGERS.get(items.dtype.itemsize)
     if whole is not None:
         return items.detach().view(whole).numpy()

@@ -1,4 +1,8 @@
-"""Lanes on a device: the streams of items that a store keeps apart, and what of an item is new in its stream."""
+"""`DeviceLanes`: the lanes of a store on a device, and which frames of an item are new in its lane.
+
+A lane is a stream of items that follow each other in time. It knows three frames by number: the last one, and those
+that a coder builds on, its row and its key.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,16 @@ import numpy as np
 import torch
 
 from compressed_array._stores.frames.layouts import Layout
-from compressed_array.torch._coders.base import LANE_KEY, LANE_ROW, LAST, PER_LANE, Batch, Coded, Ints, on_device
-from compressed_array.torch._host_lanes import Array, HostItems, HostLook
-from compressed_array.torch._pending import WaitingSteps
-from compressed_array.torch._sync import storage_nbytes
+from compressed_array.torch._coders.base import LANE_KEY, LANE_ROW, LAST, PER_LANE, Batch, Coded
+from compressed_array.torch._comparison import ComparedItems, DeviceComparison
+from compressed_array.torch._host_lanes import HostLanes
+from compressed_array.torch._pending import PendingSteps
+from compressed_array.torch._sync import Array, Ints, on_device, storage_nbytes
 from compressed_array.torch._values import as_tensor
 
-# Of this many items all frames are compared with all at once, which takes two kernels instead of two for each shift.
-FEW_ITEMS = 64
 WIDEST = 8
 # Batches of so many items mostly have new frames at the same places as some before them, which are remembered.
-FEW_NEW_FRAMES, MOST_KNOWN_STEPS = 256, 32
+FEW_NEW_FRAMES, MOST_KNOWN_BATCHES = 256, 32
 
 
 @dataclass(eq=False)
@@ -34,39 +37,47 @@ class NewFrames:
     lane: Ints
     turn: Ints
     last: Ints
-    links: torch.Tensor | None = None  # what `Streams.take` looks up for frames that are rows for now
+    links: torch.Tensor | None = None  # what `link_frames` looks up for staged frames
 
 
-class Streams:
-    """The last item of each lane, where it came from, and the numbers of frames that a lane knows."""
+class DeviceLanes:
+    """The last item of each lane, on the host or the device, and the numbers of the frames that a lane knows."""
 
     def __init__(self, layout: Layout, item_shape: tuple[int, ...], itemsize: int, device: torch.device) -> None:
         self.layout, self.device = layout, device
         self._kind = layout, item_shape, itemsize
         self.numbers = self._none = torch.zeros((0, PER_LANE), dtype=torch.int64, device=device)
         self.is_begun = np.zeros(0, bool)
-        self._host = HostItems(*self._kind)
+        self._host_lanes = HostLanes(*self._kind)
         self.items: torch.Tensor | None = None  # on the device, once there were items from there
         self._blank = self.numbers.new_zeros(1)
-        self._known_steps: dict[tuple[bytes, bytes], NewFrames] = {}
+        self._known_batches: dict[tuple[bytes, bytes], NewFrames] = {}
 
     @property
     def nbytes(self) -> int:
-        links = (new_frames.links for new_frames in self._known_steps.values())
+        """The memory that this takes on the device."""
+        links = (new_frames.links for new_frames in self._known_batches.values())
         parts = self.items, self.numbers, self._blank, *links
         return storage_nbytes(*(part for part in parts if part is not None))
 
     @property
     def count(self) -> int:
+        """How many lanes there are."""
         return len(self.is_begun)
 
     def forget(self) -> None:
         """Know no lanes. This takes nothing from the device, which may have nothing left when it is called for."""
-        host, is_begun = HostItems(*self._kind), np.zeros(0, bool)
-        self._host, self.numbers, self.is_begun, self.items, self._known_steps = host, self._none, is_begun, None, {}
+        host, is_begun = HostLanes(*self._kind), np.zeros(0, bool)
+        self._host_lanes, self.numbers, self.is_begun, self.items, self._known_batches = (
+            host,
+            self._none,
+            is_begun,
+            None,
+            {},
+        )
 
-    def divided(self, items: torch.Tensor) -> torch.Tensor:
-        """Items as (items, frames, bytes)."""
+    def divide(self, items: torch.Tensor) -> torch.Tensor:
+        """Returns items as a tensor of the shape (items, frames, bytes)."""
         n, layout = len(items), self.layout
         data = items.reshape(n, -1).contiguous().view(torch.uint8)
         if data.storage_offset() % WIDEST:
@@ -75,50 +86,52 @@ class Streams:
             data = data.reshape(n, layout.outer, layout.depth, layout.inner).transpose(1, 2).contiguous()
         return data.reshape(n, layout.depth, layout.frame_nbytes)
 
-    def joined(self, frames: torch.Tensor) -> torch.Tensor:
-        """Items of bytes from (items, frames, bytes)."""
+    def join(self, frames: torch.Tensor) -> torch.Tensor:
+        """Returns items as rows of bytes, from a tensor of the shape (items, frames, bytes)."""
         n, layout = len(frames), self.layout
         whole = n, layout.depth * layout.frame_nbytes
         if layout.outer == 1 or layout.depth == 1:
             return frames.reshape(whole)
         return frames.reshape(n, layout.depth, layout.outer, layout.inner).transpose(1, 2).reshape(whole)
 
-    def are_seen_on_host(self, items: torch.Tensor | Array) -> bool:
-        """Whether it is seen there what is new in items: if they are there, and never were anywhere else."""
+    def are_compared_on_host(self, items: torch.Tensor | Array) -> bool:
+        """Whether items are compared on the host: if they are there, and so were all items before them."""
         return self.items is None and is_on_host(items)
 
-    def look(self, items: torch.Tensor | Array, lanes: Ints) -> HostLook | DeviceLook:
-        """See what is new in items."""
-        self.grow(int(lanes.max()) + 1)
-        if self.are_seen_on_host(items):
+    def compare(self, items: torch.Tensor | Array, lanes: Ints) -> ComparedItems:
+        """Returns a copy of items, beside the last ones of their lanes, on the host or the device."""
+        self.ensure(int(lanes.max()) + 1)
+        if self.are_compared_on_host(items):
             # A copy: they are looked at again when they are taken and remembered, and another thread may change them.
-            return self._host.look(items.clone() if isinstance(items, torch.Tensor) else items.copy("K"), lanes)
+            return self._host_lanes.compare(
+                items.clone() if isinstance(items, torch.Tensor) else items.copy("K"), lanes
+            )
         items = as_tensor(items)
         if self.items is None:
-            self.is_begun = self._host.are_begun(self.count)
-            self.items = torch.from_numpy(self._host.last(self.count)).to(self.device, non_blocking=True)
-        divided = self.divided(items.to(self.device, non_blocking=True))
+            self.is_begun = self._host_lanes.are_begun(self.count)
+            self.items = torch.from_numpy(self._host_lanes.last(self.count)).to(self.device, non_blocking=True)
+        divided = self.divide(items.to(self.device, non_blocking=True))
         if divided.untyped_storage().data_ptr() == items.untyped_storage().data_ptr():
             divided = divided.clone()  # as above
-        return DeviceLook(self, divided, lanes)
+        return DeviceComparison(self, divided, lanes)
 
-    def waiting(self, lanes: Ints, frames: int) -> WaitingSteps:
-        """A place for steps from the host, with so many new frames."""
-        return WaitingSteps(self._host, lanes, self.layout.depth, self.layout.frame_nbytes, frames)
+    def new_pending_steps(self, lanes: Ints, frames: int) -> PendingSteps:
+        """Returns a place for steps from the host, with room for so many new frames."""
+        return PendingSteps(self._host_lanes, lanes, self.layout.depth, self.layout.frame_nbytes, frames)
 
-    def new_frames(self, new: Ints, lanes: Ints) -> NewFrames:
-        """What a batch has that is new, by how many frames of each item are."""
+    def locate_new_frames(self, new: Ints, lanes: Ints) -> NewFrames:
+        """Returns where the new frames of a batch are, given how many each item has."""
         if len(new) > FEW_NEW_FRAMES:
-            return self._find_new_frames(new, lanes)
+            return self._locate_new_frames(new, lanes)
         key = new.tobytes(), lanes.tobytes()
-        found = self._known_steps.get(key)
+        found = self._known_batches.get(key)
         if found is None:
-            if len(self._known_steps) >= MOST_KNOWN_STEPS:
-                self._known_steps.clear()
-            found = self._known_steps[key] = self._find_new_frames(new, lanes)
+            if len(self._known_batches) >= MOST_KNOWN_BATCHES:
+                self._known_batches.clear()
+            found = self._known_batches[key] = self._locate_new_frames(new, lanes)
         return found
 
-    def _find_new_frames(self, new: Ints, lanes: Ints) -> NewFrames:
+    def _locate_new_frames(self, new: Ints, lanes: Ints) -> NewFrames:
         depth, n = self.layout.depth, len(lanes)
         order = np.arange(n) if n < 2 or (lanes[1:] > lanes[:-1]).all() else np.argsort(lanes, kind="stable")
         by_lane, count = lanes[order], new[order]
@@ -133,12 +146,13 @@ class Streams:
         turn = np.arange(len(item)) - np.repeat(of_lane, count)
         return NewFrames(item * depth + (depth - new[item]) + within, lanes[item], turn, last)
 
-    def take(
+    def link_frames(
         self, batch: Batch, coded: Coded | None, new_frames: NewFrames, lanes: Ints, numbers: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give new frames their numbers: their links to others, as numbers, and the numbers of the items.
+        """Let lanes know their last frames. Returns the links of new frames to others, and the items, all as numbers.
 
-        Without `coded`, frames are rows for now, and lanes do not know them yet.
+        :param coded: what the coder made of the frames; None if they are staged, so that lanes keep their rows and keys
+        :param numbers: the numbers of the new frames
         """
         links = None if coded is not None else new_frames.links
         if links is None:
@@ -153,8 +167,8 @@ class Streams:
         self.is_begun[lanes] = True
         return found[:first].view(-1, PER_LANE), found[first:second]
 
-    def renumber(self, batch: Batch, coded: Coded, numbers: torch.Tensor) -> torch.Tensor:
-        """Links of frames that were staged to their rows and keys, as numbers; lanes know them from now on."""
+    def relink_staged(self, batch: Batch, coded: Coded, numbers: torch.Tensor) -> torch.Tensor:
+        """Let lanes know the rows and keys of frames that were staged. Returns the links to both, as numbers."""
         links = np.column_stack([coded.row_of, coded.key])
         of_lanes = np.column_stack([coded.lane_row, coded.lane_key])
         known = torch.cat([self._blank, self.numbers.view(-1), numbers])
@@ -163,7 +177,7 @@ class Streams:
         return found[: links.size].view(-1, 2)
 
     def _links(self, batch: Batch, coded: Coded | None, new_frames: NewFrames, lanes: Ints) -> Ints:
-        """Links of new frames, of items, and of lanes."""
+        """Returns the links of new frames, of items, and of lanes, one after the other."""
         each, every = np.arange(len(batch.lane)), np.arange(self.count)
         before = np.where(batch.turn == 0, batch.lane_link(batch.lane, LAST), batch.own_link(each - 1))
         row_of, key = (batch.own_link(each), 0 * each) if coded is None else (coded.row_of, coded.key)
@@ -174,8 +188,8 @@ class Streams:
             of_lanes[:, LANE_ROW], of_lanes[:, LANE_KEY] = coded.lane_row, coded.lane_key
         return np.concatenate([np.column_stack([before, row_of, key]).reshape(-1), of_items, of_lanes.reshape(-1)])
 
-    def grow(self, count: int) -> None:
-        """See to it that there are so many lanes."""
+    def ensure(self, count: int) -> None:
+        """See to it that there are so many lanes at least."""
         more = count - self.count
         if more > 0:
             numbers = torch.cat([self.numbers, self.numbers.new_zeros((more, PER_LANE))])
@@ -183,68 +197,10 @@ class Streams:
             items = self.items
             if items is not None:
                 items = torch.cat([items, items.new_zeros((more, *items.shape[1:]))])
-            # At once, for the sake of interrupts; what is known of steps goes, since it counts lanes.
-            self.numbers, self.is_begun, self.items, self._known_steps = numbers, is_begun, items, {}
-
-
-class DeviceLook:
-    """What was seen of some items on the device. It is asked for with other things, as `asks`."""
-
-    def __init__(self, streams: Streams, items: torch.Tensor, lanes: Ints) -> None:
-        self._streams, self._items, self._lanes = streams, items, lanes
-        after, before = words(items), words(self._before())
-        depth = streams.layout.depth
-        if len(items) <= FEW_ITEMS:
-            self.asks = (after[:, :, None] != before[:, None]).any(3)
-        else:
-            differs = [(after[:, : depth - k] != before[:, k:]).flatten(1).any(1) for k in range(depth)]
-            self.asks = torch.stack(differs, 1)
-
-    def new(self, answer: list[int]) -> Ints | None:
-        """How many frames of each item are new; None if none of any is."""
-        depth, n = self._streams.layout.depth, len(self._lanes)
-        differs = np.array(answer, bool)
-        if n <= FEW_ITEMS:
-            each = differs.reshape(n, depth, depth)
-            differs = np.stack([each.diagonal(new, 1, 2).any(1) for new in range(depth)], 1)
-        new: Ints = np.argmax(np.column_stack([~differs.reshape(n, depth), np.ones(n, bool)]), 1)
-        lanes, first = np.unique(self._lanes, return_index=True)
-        new[first[~self._streams.is_begun[lanes]]] = depth
-        return new if new.any() else None
-
-    def frames(self, which: Ints, device: torch.device) -> torch.Tensor:
-        """Frames, counted over all items."""
-        return self._items.reshape(-1, self._items.shape[2]).index_select(0, on_device(which, device))
-
-    def remember(self) -> None:
-        """Take these items for the last of their lanes."""
-        known = self._streams.items
-        assert known is not None
-        last = np.full(len(known), -1)
-        last[self._lanes] = np.arange(len(self._lanes))
-        has = np.flatnonzero(last >= 0)
-        known[on_device(has, known.device)] = self._items.index_select(0, on_device(last[has], known.device))
-
-    def _before(self) -> torch.Tensor:
-        """For each item the one before it in its lane."""
-        known, lanes = self._streams.items, self._lanes
-        assert known is not None
-        order = np.argsort(lanes, kind="stable")
-        follows = np.append(False, lanes[order][1:] == lanes[order][:-1])
-        at = np.empty(len(lanes), np.int64)
-        at[order] = np.where(follows, len(known) + np.append(0, order[:-1]), lanes[order])
-        return torch.cat([known, self._items]).index_select(0, on_device(at, known.device))
+            # At once, for the sake of interrupts; what is known of batches goes, since it counts lanes.
+            self.numbers, self.is_begun, self.items, self._known_batches = numbers, is_begun, items, {}
 
 
 def is_on_host(items: torch.Tensor | Array) -> bool:
-    """Whether the host sees items without waiting for a device."""
+    """Whether the host can look at items without waiting for a device."""
     return isinstance(items, np.ndarray) or items.device.type == "cpu"
-
-
-def words(frames: torch.Tensor) -> torch.Tensor:
-    """Frames of bytes in the widest integers that they divide into: fewer to compare."""
-    nbytes = frames.shape[-1]
-    for width, dtype in ((8, torch.int64), (4, torch.int32), (2, torch.int16)):
-        if nbytes % width == 0:
-            return frames.view(dtype)
-    return frames

@@ -1,84 +1,104 @@
-"""`WaitingSteps`: steps from the host that wait there to be stored on the device with others.
+"""`PendingSteps`: steps from the host that are held back there, to be stored on the device with others.
 
 Most of what a step takes is calls, on a GPU launches, and it takes as many for sixteen steps. Only what is new in them
-waits: what is not has been there before.
+is held back: what is not has been there before.
 """
 
 from __future__ import annotations
+
+from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from compressed_array.torch._coders.base import Ints, on_device
-from compressed_array.torch._host_lanes import Array, HostItems
+from compressed_array.torch._host_lanes import HostLanes
+from compressed_array.torch._sync import Array, Ints, on_device
 
 MOST_STEPS = 64
 
 
+class NotHeld(Enum):
+    """Why a step is not held back."""
+
+    NO_ROOM_NOW = "there is room for it once the others are stored"
+    TOO_LARGE = "it has more new frames than there ever is room for"
+
+
 class DeviceGrid:
-    """The numbers by which a store knows the items of an array, and the rows that wait for theirs."""
+    """The numbers by which a store knows the items of an array, and the rows of which the steps are pending."""
 
     def __init__(self, numbers: torch.Tensor) -> None:
         self.numbers = numbers
-        self.waiting: dict[int, int] = {}  # the steps that these rows are
+        self.pending: dict[int, int] = {}  # rows of the grid, each with the pending step that it holds
 
     def __getstate__(self) -> None:
-        """Nothing: numbers mean something with what they stand for, so that the store has them in its own state."""
+        """Returns nothing: the store has the numbers in its own state, with the frames that they stand for."""
 
     def replace(self, numbers: torch.Tensor) -> None:
-        """Hold other items."""
-        self.numbers, self.waiting = numbers, {}
+        """Hold other items, by their numbers."""
+        self.numbers, self.pending = numbers, {}
 
     def fill(self, steps: torch.Tensor) -> None:
-        """Take the numbers of steps for the rows that wait."""
-        if self.waiting:
-            at = on_device(np.array([[*self.waiting], [*self.waiting.values()]]), steps.device)
+        """Take the numbers of all pending steps, which are stored now, for the rows that hold them."""
+        if self.pending:
+            at = on_device(np.array([[*self.pending], [*self.pending.values()]]), steps.device)
             self.numbers.index_copy_(0, at[0], steps.index_select(0, at[1]).to(self.numbers.dtype))
-            self.waiting = {}
+            self.pending = {}
 
 
-class WaitingSteps:
-    """Rows of items, an item of each of `lanes` in every one, up to so many new frames."""
+class PendingSteps:
+    """Steps, which are rows of items with an item of each of `lanes`, as `ComparedItems`.
 
-    def __init__(self, host: HostItems, lanes: Ints, depth: int, frame_nbytes: int, frames: int) -> None:
+    :param depth: how many frames an item has
+    :param frames: for how many new frames there is room
+    """
+
+    to_fetch = None
+
+    def __init__(self, host_lanes: HostLanes, lanes: Ints, depth: int, frame_nbytes: int, frames: int) -> None:
         self.lanes = lanes
         self.steps = 0
-        self._lanes: Ints = np.tile(lanes, MOST_STEPS)
-        self._host, self._depth = host, depth
+        self._lane_of_each_item: Ints = np.tile(lanes, MOST_STEPS)
+        self._host_lanes, self._depth = host_lanes, depth
         self._frames: npt.NDArray[np.uint8] = np.empty((frames, frame_nbytes), np.uint8)
         self._new: Ints = np.empty((MOST_STEPS, len(lanes)), np.int64)
         self._begins = [0] * (MOST_STEPS + 1)  # how many frames came before each step
 
-    def add(self, items: torch.Tensor | Array, room: int) -> int | None:
-        """Keep a step; says which it is, less than 0 if there is no room for it now, or None if there never is."""
+    def add(self, items: torch.Tensor | Array, room: int) -> int | NotHeld:
+        """Hold a step back. Returns its number among the pending ones, or why it is not held.
+
+        :param room: how many frames may be pending in all, if that is less than there is room for here
+        """
         step = self.steps
         if step == MOST_STEPS:
-            return -1
+            return NotHeld.NO_ROOM_NOW
         begin = self._begins[step]
         try:
-            look = self._host.look(items, self.lanes)
-            total = look.take_new_frames(self._new[step], self._frames[begin:], min(room, len(self._frames)) - begin)
+            compared = self._host_lanes.compare(items, self.lanes)
+            most = min(room, len(self._frames)) - begin
+            total = compared.take_new_frames(self._new[step], self._frames[begin:], most)
             if total < 0:
-                return -1 if -total <= len(self._frames) else None
+                return NotHeld.NO_ROOM_NOW if -total <= len(self._frames) else NotHeld.TOO_LARGE
             self._begins[step + 1] = begin + total
             self.steps = step + 1  # from here on it is there
         except BaseException:
-            self._host.forget()  # which may know items that nobody has
+            self._host_lanes.forget_items()  # which may be some that nobody has
             raise
         return step
 
     @property
-    def lanes_of_items(self) -> Ints:
-        return self._lanes[: self.steps * len(self.lanes)]
+    def lane_of_each_item(self) -> Ints:
+        """The lanes of the items of all steps."""
+        return self._lane_of_each_item[: self.steps * len(self.lanes)]
 
-    def new(self) -> Ints | None:
-        """How many frames of each item are new; None if none of any is."""
+    def count_new(self, _: object = None) -> Ints | None:
+        """Returns how many frames of each item are new, or None if none of any is."""
         new = self._new[: self.steps].reshape(-1)
         return new.copy() if new.any() else None
 
     def frames(self, which: Ints, device: torch.device) -> torch.Tensor:
-        """Frames, counted over all items, on a device."""
+        """Returns frames, counted over all items, on a device; they have to be new ones."""
         new = self._new[: self.steps].reshape(-1)
         item, index = np.divmod(which, self._depth)
         at = np.cumsum(new)[item] - self._depth + index
@@ -86,4 +106,4 @@ class WaitingSteps:
         return torch.from_numpy(self._frames[at]).to(device, non_blocking=True)
 
     def remember(self) -> None:
-        """Lanes know their items already."""
+        """Does nothing: lanes have known the items since `add`."""

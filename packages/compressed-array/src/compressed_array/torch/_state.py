@@ -25,19 +25,19 @@ HOST = torch.device("cpu")
 CHECKSUM = "crc32"
 
 
-def sealed(state: dict[str, Any]) -> dict[str, Any]:
-    """A state with its checksum."""
+def with_checksum(state: dict[str, Any]) -> dict[str, Any]:
+    """Returns a state with its checksum in it."""
     return state | {CHECKSUM: checksum(state)}
 
 
-def check_seal(state: dict[str, Any]) -> None:
-    """Raise if a state is not what it was when it was sealed; earlier ones had no checksum."""
+def verify_checksum(state: dict[str, Any]) -> None:
+    """Raise if a state was changed since it got its checksum. States of earlier versions have none."""
     if CHECKSUM in state and state[CHECKSUM] != checksum({k: v for k, v in state.items() if k != CHECKSUM}):
         raise CorruptPayloadError("the state was changed since it was taken: its checksum is another")
 
 
 def checksum(state: Any, crc: int = 0) -> int:
-    """The CRC-32 of all that is in a state, which is tensors, numbers and names, in dicts and lists."""
+    """Returns the CRC-32 of all that is in a state, which is tensors, numbers and names, in dicts and lists."""
     if isinstance(state, torch.Tensor):
         data = _solid(state).detach().to(HOST).reshape(-1).view(torch.uint8).numpy()
         return zlib.crc32(data.data, zlib.crc32(f"{state.dtype} {tuple(state.shape)}".encode(), crc))
@@ -56,8 +56,11 @@ def checksum(state: Any, crc: int = 0) -> int:
     return zlib.crc32(f"{type(state).__name__} {state!r},".encode(), crc)
 
 
-def tensor(part: Any, dtype: torch.dtype, shape: Sequence[int | None]) -> torch.Tensor:
-    """A tensor out of a state, on the host, if it is one of this dtype and shape; None stands for any length."""
+def checked_tensor(part: Any, dtype: torch.dtype, shape: Sequence[int | None]) -> torch.Tensor:
+    """Returns a part of a state on the host; raises if it is no tensor of this dtype and shape.
+
+    :param shape: the length of each axis, None for any
+    """
     if not isinstance(part, torch.Tensor) or part.dtype != dtype or part.dim() != len(shape):
         raise CorruptPayloadError(f"there is no tensor of {dtype} with {len(shape)} axes where one belongs")
     if any(want is not None and have != want for have, want in zip(part.shape, shape, strict=True)):
@@ -73,9 +76,12 @@ def _solid(part: torch.Tensor) -> torch.Tensor:
 
 
 def check_items(state: Any, item_nbytes: int, numbers: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The items and lanes of a store that does not know yet how they are stacked."""
-    items = tensor(state["items"], torch.uint8, (None, item_nbytes))
-    lanes = tensor(state["lanes"], torch.int64, (len(items),))
+    """Returns the items and lanes of a state in which it is not known yet how items are stacked; raises if it is none.
+
+    :param numbers: the numbers of all grids, which have to be of items that there are
+    """
+    items = checked_tensor(state["items"], torch.uint8, (None, item_nbytes))
+    lanes = checked_tensor(state["lanes"], torch.int64, (len(items),))
     _check(len(items) > 0 and not items[0].any(), "the blank item is not blank")
     _check(_within(lanes, MOST_LANES), "an item is of a lane that there is not")
     for part in numbers:
@@ -84,7 +90,7 @@ def check_items(state: Any, item_nbytes: int, numbers: Sequence[torch.Tensor]) -
 
 
 def layout_of(state: dict[str, Any], item_shape: tuple[int, ...], itemsize: int) -> Layout:
-    """How the items of a state are divided, if such items can be."""
+    """Returns how the items of a state are divided; raises if items of this shape cannot be."""
     words = state["layout"]
     if not isinstance(words, list) or [type(n) for n in words] != [int] * len(Layout._fields):
         raise CorruptPayloadError("a layout is five numbers")
@@ -95,8 +101,8 @@ def layout_of(state: dict[str, Any], item_shape: tuple[int, ...], itemsize: int)
 
 def check_frames(state: dict[str, Any], depth: int, coder: Coder, numbers: Sequence[torch.Tensor]) -> None:
     """Raise for frames that could make a reader, or a later write, look or write where it must not."""
-    words = tensor(state["table"]["words"], torch.int64, (None, ROW + 1))
-    free = tensor(state["table"]["free"], torch.int64, (None,))
+    words = checked_tensor(state["table"]["words"], torch.int64, (None, ROW + 1))
+    free = checked_tensor(state["table"]["free"], torch.int64, (None,))
     count = len(words)
     _check(count > 0 and not words[0, :LENGTH].any() and not words[0, LENGTH], "the blank frame is not blank")
     _check(_within(words[:, BEFORE : KEY + 1], count), "a frame builds on one that there is not")
@@ -104,7 +110,7 @@ def check_frames(state: dict[str, Any], depth: int, coder: Coder, numbers: Seque
         _check(_within(part, count), "a cell has a frame that there is not")
     table = FrameTable(HOST)
     table.restore({"words": words, "free": free})
-    needed = table.mark(numbers, depth)
+    needed = table.mark_needed(numbers, depth)
     _check(_within(free, count) and len(set(free.tolist())) == len(free), "what is free is not a list of frames")
     _check(not needed[free].any(), "a frame that is needed is free")
     heaps, held = coder.heaps(), state["heaps"]
@@ -129,12 +135,12 @@ def _check_sparse(coder: RowCoder, rows: list[Any], puts: list[Any], blank: int)
 
 
 def _most_rows(coder: Coder) -> int:
-    """How many rows of a heap a frame may have: elements that are put in, or bytes."""
+    """Returns how many rows of a heap a frame may have: elements that are put in, or bytes."""
     return coder.width if isinstance(coder, RowCoder) else coder.frame_nbytes
 
 
 def _used_rows(heap: TorchHeap, segments: Any) -> torch.Tensor:
-    """How many rows each segment has, if they are of this heap's columns."""
+    """Returns how many rows each segment has; raises if they are not of this heap's columns."""
     _check(isinstance(segments, list), "a heap is a list of segments")
     used = [0] * max(len(segments), 1)
     for number, columns in enumerate(segments):
@@ -142,7 +148,8 @@ def _used_rows(heap: TorchHeap, segments: Any) -> torch.Tensor:
             continue
         _check(isinstance(columns, list) and len(columns) == len(heap.columns), "a segment has other columns")
         lengths = {
-            len(tensor(part, dtype, (None, *shape))) for part, (dtype, shape) in zip(columns, heap.columns, strict=True)
+            len(checked_tensor(part, dtype, (None, *shape)))
+            for part, (dtype, shape) in zip(columns, heap.columns, strict=True)
         }
         _check(len(lengths) == 1, "the columns of a segment are of different lengths")
         used[number] = lengths.pop()

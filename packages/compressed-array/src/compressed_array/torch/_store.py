@@ -17,12 +17,10 @@ from compressed_array._runtime.epochs import Exclusive
 from compressed_array._stores.frames.layouts import Layout
 from compressed_array.errors import CorruptPayloadError
 from compressed_array.torch import _state
-from compressed_array.torch._coders.base import Ints
-from compressed_array.torch._coders.methods import Method
+from compressed_array.torch._coders import DeviceCodec
 from compressed_array.torch._frames import Holders, StoredFrames
-from compressed_array.torch._host_lanes import Array
 from compressed_array.torch._pending import DeviceGrid
-from compressed_array.torch._sync import apart, available, cpu
+from compressed_array.torch._sync import Array, Ints, available_device, copy_to_host, outside_inference_mode
 from compressed_array.torch._undecided import UndecidedItems
 from compressed_array.torch._values import as_tensor
 
@@ -32,35 +30,37 @@ Numbers = Sequence[tuple[DeviceGrid, torch.Tensor]]
 class DeviceStore(Exclusive):
     """Items of one shape and dtype, by number, for all arrays that stand on it.
 
-    Whoever reads takes `lock` and `turn` before numbers are fetched, and whoever writes.
+    Whoever reads or writes takes `lock` and `guard` first, before the numbers of a grid are looked at.
+
+    :param heap_bytes: what the heaps may take together; None for no limit
     """
 
-    @apart
+    @outside_inference_mode
     def __init__(
         self,
         item_shape: tuple[int, ...],
         dtype: torch.dtype,
-        method: Method,
+        codec: DeviceCodec,
         device: torch.device,
         heap_bytes: int | None,
     ) -> None:
-        self.item_shape, self.dtype, self.method = item_shape, dtype, method
+        self.item_shape, self.dtype, self.codec = item_shape, dtype, codec
         self.device, self.heap_bytes = device, heap_bytes
         self.item_nbytes = prod(item_shape) * dtype.itemsize
         super().__init__()
-        self.holders: Holders = weakref.WeakSet()  # what has numbers of ours
-        layout = method.layout(item_shape, dtype.itemsize)
+        self.holders: Holders = weakref.WeakSet()  # grids of arrays, which have numbers of ours
+        layout = codec.layout(item_shape, dtype.itemsize)
         self._items: StoredFrames | UndecidedItems
         self._items = UndecidedItems(item_shape, dtype.itemsize, device) if layout is None else self._new_frames(layout)
 
     @property
     def lock(self) -> Any:
-        """What one thread at a time takes, and a fork waits for."""
+        """A lock that one thread at a time takes, and a fork waits for."""
         return self.writing
 
     @property
     def frames(self) -> StoredFrames | None:
-        """The frames that items consist of; None until that is known."""
+        """The frames that items consist of; None until it is known how items are stacked."""
         return self._items if isinstance(self._items, StoredFrames) else None
 
     @property
@@ -71,16 +71,16 @@ class DeviceStore(Exclusive):
 
     @property
     def live_nbytes(self) -> int:
-        """What of it belongs to items that were needed when that was last looked at, or came since."""
+        """The memory of items that were needed at the last sweep, or came since."""
         return self.nbytes if self.frames is None else self.frames.live_nbytes
 
     def read(self, numbers: torch.Tensor) -> torch.Tensor:
-        """Items, of their dtype, from a flat tensor of numbers."""
+        """Returns items, of their dtype, given by a flat tensor of numbers."""
         data = self._items.read(numbers)
         return data.contiguous().view(self.dtype).reshape(len(numbers), *self.item_shape)
 
     def write(self, items: torch.Tensor | Array, lanes: Ints) -> torch.Tensor:
-        """Store items, one of each lane after the other; says their numbers."""
+        """Store items, those of a lane in their order. Returns their numbers."""
         held = self._items
         if isinstance(held, StoredFrames):
             return held.write(items, lanes)
@@ -95,44 +95,47 @@ class DeviceStore(Exclusive):
         return numbers
 
     def write_row(self, cells: DeviceGrid, row: int, items: torch.Tensor | Array, lanes: Ints) -> None:
-        """Store a step, an item of each lane, for a row of an array; later and with others, if it can wait."""
+        """Store a step, an item of each lane, as a row of a grid; later and with others, if it can be held back."""
         frames = self.frames
-        step = None if frames is None else frames.wait(items, lanes)
+        step = None if frames is None else frames.hold_back(items, lanes)
         if step is not None:
-            cells.waiting[row] = step
+            cells.pending[row] = step
         else:
             numbers = self.write(items, lanes)  # which may replace the numbers of the cells
             cells.numbers[row].copy_(numbers)
 
-    def settled(self, cells: DeviceGrid) -> torch.Tensor:
-        """The numbers of cells, also of steps that wait, which are stored."""
+    def flushed_numbers(self, cells: DeviceGrid) -> torch.Tensor:
+        """Store the pending steps. Returns the numbers of a grid, in which those of its steps are now."""
         if self.frames is not None:
-            self.frames.settle()
+            self.frames.flush()
         return cells.numbers
 
-    @apart
+    @outside_inference_mode
     def compact(self) -> None:
-        """Hold nothing but items until the next write, which may have to store more than it otherwise would."""
+        """Free all memory but that of items. The next write may have to store more than it otherwise would."""
         with self.lock, self.guard:
             if self.frames is not None:
                 self.frames.compact()
 
-    @apart
+    @outside_inference_mode
     def sweep(self) -> None:
-        """Find out which frames are needed, and give back what the others take, as far as that is possible."""
+        """Find out which frames are needed, and free what the others take, as far as that is possible."""
         with self.lock, self.guard:
             if self.frames is not None:
                 self.frames.sweep()
 
     def state(self) -> dict[str, Any]:
-        """All that there is, in tensors and numbers."""
+        """Returns all that there is, in tensors and numbers."""
         state = self._items.state()
         return {"undecided": state} if self.frames is None else state
 
-    @apart
+    @outside_inference_mode
     def restore(self, state: dict[str, Any], numbers: Numbers = ()) -> None:
-        """Hold what another store of this kind did, with these numbers of all that have some, if it is sound."""
-        given = [_state.tensor(part, torch.int32, cells.numbers.shape) for cells, part in numbers]
+        """Hold what `state` returned, of another store of this kind; raises `CorruptPayloadError` if it cannot be that.
+
+        :param numbers: the grids of all arrays on this store, each with the numbers that it has from now on
+        """
+        given = [_state.checked_tensor(part, torch.int32, cells.numbers.shape) for cells, part in numbers]
         items: StoredFrames | UndecidedItems
         if "undecided" in state:
             held, lanes = _state.check_items(state["undecided"], self.item_nbytes, given)
@@ -152,19 +155,19 @@ class DeviceStore(Exclusive):
             items, [(cells, part.to(self.device, copy=True)) for (cells, _), part in zip(numbers, given, strict=True)]
         )
 
-    @apart
+    @outside_inference_mode
     def __getstate__(self) -> dict[str, Any]:
-        kind = (self.item_shape, self.dtype, self.method, str(self.device), self.heap_bytes)
+        kind = (self.item_shape, self.dtype, self.codec, str(self.device), self.heap_bytes)
         with self.lock, self.guard:
-            state = cpu(self.state())  # first: it has steps numbered that wait
-            cells = [(held, cpu(held.numbers)) for held in self.holders]
+            state = copy_to_host(self.state())  # first: it gives pending steps their numbers
+            cells = [(held, copy_to_host(held.numbers)) for held in self.holders]
         seal = _state.checksum([state, *(numbers for _, numbers in cells)])
         return {"kind": kind, "state": state, "cells": cells, _state.CHECKSUM: seal}
 
-    @apart
+    @outside_inference_mode
     def __setstate__(self, state: dict[str, Any]) -> None:
-        item_shape, dtype, method, device, heap_bytes = state["kind"]
-        self.__init__(item_shape, dtype, method, available(device), heap_bytes)  # type: ignore[misc]  # made without it
+        item_shape, dtype, codec, device, heap_bytes = state["kind"]
+        self.__init__(item_shape, dtype, codec, available_device(device), heap_bytes)  # type: ignore[misc]  # made without it
         cells = state["cells"]
         seal = state.get(_state.CHECKSUM)
         if seal is not None and seal != _state.checksum([state["state"], *(numbers for _, numbers in cells)]):
@@ -175,11 +178,11 @@ class DeviceStore(Exclusive):
         self.holders.update(held for held, _ in cells)
 
     def _new_frames(self, layout: Layout) -> StoredFrames:
-        coder = self.method.coder(layout.frame_nbytes, self.dtype, self.device, self.heap_bytes)
+        coder = self.codec.coder(layout.frame_nbytes, self.dtype, self.device, self.heap_bytes)
         return StoredFrames(layout, self.item_shape, self.dtype.itemsize, coder, self.holders)
 
     def _decide(self, first: UndecidedItems, layout: Layout) -> torch.Tensor:
-        """Store what was kept until now, as it should be; says the new number of each."""
+        """Store the first items as frames. Returns their new numbers, in the order of the old ones."""
         frames = self._new_frames(layout)
         frames.holders = weakref.WeakSet()  # for now, as they still have the numbers that were given out before
         items = first.host[1:].view(f"V{self.dtype.itemsize}").reshape(-1, *self.item_shape)
@@ -191,7 +194,7 @@ class DeviceStore(Exclusive):
         return numbers
 
     def _exchange(self, items: StoredFrames | UndecidedItems, numbers: Numbers) -> None:
-        """Hold other items, which those who hold some know by other numbers."""
+        """Hold other items, which the grids know by other numbers."""
 
         def exchange() -> None:
             self._items = items

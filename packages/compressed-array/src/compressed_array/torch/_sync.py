@@ -12,10 +12,15 @@ import torch
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
 
 
 def fetch(*numbers: torch.Tensor) -> list[list[int]]:
-    """What these tensors of integers hold, in one transfer. On a GPU this waits for all that was asked of it before."""
+    """Returns what these tensors of integers hold, in one transfer.
+
+    On a GPU this waits for all that was asked of it before.
+    """
     if len(numbers) == 1:
         return [numbers[0].reshape(-1).tolist()]
     on = next((part.device for part in numbers if part.device.type != "cpu"), numbers[0].device)
@@ -29,17 +34,22 @@ def fetch(*numbers: torch.Tensor) -> list[list[int]]:
 
 
 def to_host(data: torch.Tensor) -> npt.NDArray[np.uint8]:
-    """Bytes of a device, as an array of the host; waits like `fetch`."""
+    """Returns bytes of a device as an array of the host; waits like `fetch`."""
     return data.cpu().numpy()
 
 
+def on_device(numbers: Array, device: torch.device) -> torch.Tensor:
+    """Returns numbers of the host as a tensor on a device, without waiting for it."""
+    return torch.from_numpy(np.ascontiguousarray(numbers)).to(device, non_blocking=True)
+
+
 def full_device(device: torch.device | str) -> torch.device:
-    """A device with its number, as tensors on it have."""
+    """Returns a device with its number, as tensors on it have."""
     return torch.empty(0, device=device).device
 
 
-def available(device: torch.device | str) -> torch.device:
-    """The device, or the host where it is not there, or nothing would be."""
+def available_device(device: torch.device | str) -> torch.device:
+    """Returns the device, or the host where there is no such device or it holds no data ("meta")."""
     try:
         found = full_device(device)
     except (RuntimeError, AssertionError):
@@ -47,33 +57,33 @@ def available(device: torch.device | str) -> torch.device:
     return torch.device("cpu") if found.type == "meta" else found
 
 
-def cpu(state: Any) -> Any:
-    """A state with tensors of its own on the host: those that are there might change before they are pickled."""
-    return mapped(state, lambda tensor: tensor.to("cpu", copy=True))
+def copy_to_host(state: Any) -> Any:
+    """Returns a state with tensors of its own on the host: those it has might change before they are pickled."""
+    return map_tensors(state, lambda tensor: tensor.to("cpu", copy=True))
 
 
-def copied(state: Any) -> Any:
-    """A state with tensors of its own."""
-    return mapped(state, torch.Tensor.clone)
+def copy_tensors(state: Any) -> Any:
+    """Returns a state with tensors of its own, where they were."""
+    return map_tensors(state, torch.Tensor.clone)
 
 
-def mapped(state: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """A state with all its tensors changed."""
+def map_tensors(state: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Returns a state, which is dicts and lists, with each of its tensors replaced by what `change` makes of it."""
     if isinstance(state, torch.Tensor):
         return change(state)
     if isinstance(state, dict):
-        return {name: mapped(part, change) for name, part in state.items()}
-    return [mapped(part, change) for part in state] if isinstance(state, list) else state
+        return {name: map_tensors(part, change) for name, part in state.items()}
+    return [map_tensors(part, change) for part in state] if isinstance(state, list) else state
 
 
 def storage_nbytes(*tensors: torch.Tensor) -> int:
-    """The memory behind tensors, of which several may share some."""
+    """Returns the size of the memory behind tensors, of which several may share some."""
     storages = {storage.data_ptr(): storage.nbytes() for storage in (t.untyped_storage() for t in tensors)}
     return sum(storages.values())
 
 
-def apart(method: Callable[P, T]) -> Callable[P, T]:
-    """Run a method outside of inference mode, so that what it makes can be changed outside of it."""
+def outside_inference_mode(method: Callable[P, T]) -> Callable[P, T]:
+    """Have a method run outside of inference mode, so that what it makes can be changed outside of it."""
 
     @wraps(method)
     def run(*args: P.args, **options: P.kwargs) -> T:

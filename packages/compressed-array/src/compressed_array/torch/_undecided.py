@@ -14,8 +14,7 @@ import torch
 
 from compressed_array._stores.frames.layouts import Layout
 from compressed_array._stores.frames.stacks import StackFinder
-from compressed_array.torch._coders.base import Ints, on_device
-from compressed_array.torch._sync import to_host
+from compressed_array.torch._sync import Ints, on_device, to_host
 
 MOST_BYTES = 16 * 1024 * 1024
 

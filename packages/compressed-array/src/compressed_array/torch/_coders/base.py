@@ -1,21 +1,20 @@
-"""What frames are stored as: rows of elements, of which most are given by a row that is there already.
+"""`Coder`: how new frames are stored, as rows of elements most of which are given by a row that is there already.
 
-A coder is given new frames of some lanes and says for each where it put them, as three links to other frames (which
-only exist as numbers on the device) and three numbers of its own. It asks the device for sizes once for all of them.
+A coder is given new frames of some lanes and returns for each of them three links to other frames, which only exist as
+numbers on the device, and three numbers of its own. It waits for the device once for all of them, to learn sizes.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from compressed_array.torch._frame_table import FrameTable
 from compressed_array.torch._heap import TorchHeap
+from compressed_array.torch._sync import Ints
 
-Ints = npt.NDArray[np.int64]
 # Elements that a coder looks at together; more of them take more memory, and on a GPU fewer kernels.
 AT_ONCE = 4 * 1024 * 1024
 # Links to frames that are not in the batch: to the blank one, and to those that a lane knows.
@@ -25,7 +24,7 @@ PER_LANE = 3
 
 
 class Batch(NamedTuple):
-    """New frames, as bytes in rows of `frame_nbytes`; for each the lane it is of, and how many of that come before."""
+    """New frames, as bytes in rows of `frame_nbytes`; for each its lane, and how many frames of that come before it."""
 
     frames: torch.Tensor
     lane: Ints
@@ -33,16 +32,19 @@ class Batch(NamedTuple):
     lanes: int  # how many lanes there are
 
     def lane_link(self, lane: Ints, which: int | Ints) -> Ints:
-        """The link to what a lane knows."""
+        """Returns the link to a frame that a lane knows: `LAST`, `LANE_ROW` or `LANE_KEY`."""
         return 1 + PER_LANE * lane + which
 
     def own_link(self, frame: Ints) -> Ints:
-        """The link to a frame of this batch."""
+        """Returns the link to a frame of this batch."""
         return 1 + PER_LANE * self.lanes + frame
 
 
 class Coded(NamedTuple):
-    """Where frames went: `row_of` and `key` as links, the rest as `FrameTable` has it. Then what the lanes know now."""
+    """Where the frames of a batch were put: what `FrameTable` has of each, of which `row_of` and `key` are links.
+
+    `lane_row` and `lane_key` are the links that each lane has afterwards.
+    """
 
     row_of: Ints
     key: Ints
@@ -54,45 +56,51 @@ class Coded(NamedTuple):
 
 
 class Coder(Protocol):
-    """How frames of one size are stored."""
+    """How frames of one size are stored: encoded, or for now as rows on a stage, to be encoded later with others."""
 
     device: torch.device
     frame_nbytes: int
 
     @property
     def nbytes(self) -> int:
-        """The memory that it holds besides its heaps."""
+        """The memory that the coder holds besides its heaps."""
 
     def encode(self, batch: Batch) -> Coded:
         """Store frames. If that fails, nothing has changed that a reader or the next write would notice."""
 
     def stage_size(self, lanes: int) -> int:
-        """How many frames may be kept for now, to be encoded together; with so many lanes."""
+        """Returns how many frames fit on the stage when it is empty, if there are so many lanes; 0 without a stage."""
 
-    def room(self, lanes: int) -> int:
-        """How many more."""
+    def stage_room(self, lanes: int) -> int:
+        """Returns how many more frames fit on the stage."""
 
     def stage(self, frames: torch.Tensor, lanes: int) -> int | None:
-        """Keep frames for now; says where, or None if there is no room."""
+        """Put frames on the stage. Returns the address of the first row, or None if there is no room for all."""
 
     def staged(self) -> torch.Tensor:
-        """All frames that were kept for now, in order."""
+        """Returns all frames that are on the stage, in order."""
 
-    def unstage(self, but: int = 0, *, for_good: bool = False) -> None:
-        """Forget them, but for the first; for good, if there is no need to keep room for others."""
+    def clear_stage(self, keep: int = 0) -> None:
+        """Forget the frames that are on the stage, but for the first `keep`."""
+
+    def drop_stage(self) -> None:
+        """Give the memory of the stage back, on which there is nothing."""
 
     def decode(self, table: FrameTable, frames: torch.Tensor) -> torch.Tensor:
-        """The bytes of frames, one a row."""
+        """Returns the bytes of frames, given by number, one in each row."""
 
     def heaps(self) -> list[tuple[TorchHeap, int, int | None]]:
-        """The heaps, and in which words of a frame its address and its length in there are; of a row it is one."""
+        """Returns the heaps, each with the words of a frame that are its address and its length in that heap.
 
-    def compact(self) -> None:
-        """Forget what lanes had."""
+        None stands for the length where it always is one row.
+        """
+
+    def forget_lanes(self) -> None:
+        """Forget what frames of each lane were like. This takes nothing from the device and cannot fail."""
 
 
-class Immediate:
-    """The part of a coder that stores every frame at once and by itself: nothing waits, and nothing is remembered."""
+class StagesNothing:
+    """The part of a coder that encodes every frame when it comes and remembers nothing of it."""
 
     @property
     def nbytes(self) -> int:
@@ -101,7 +109,7 @@ class Immediate:
     def stage_size(self, lanes: int) -> int:
         return 0
 
-    def room(self, lanes: int) -> int:
+    def stage_room(self, lanes: int) -> int:
         return 0
 
     def stage(self, frames: torch.Tensor, lanes: int) -> int | None:
@@ -110,31 +118,33 @@ class Immediate:
     def staged(self) -> torch.Tensor:
         raise AssertionError("nothing is ever staged")
 
-    def unstage(self, but: int = 0, *, for_good: bool = False) -> None:
+    def clear_stage(self, keep: int = 0) -> None:
         pass
 
-    def compact(self) -> None:
+    def drop_stage(self) -> None:
         pass
 
-
-def on_device(numbers: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
-    """Numbers of the host, on a device."""
-    return torch.from_numpy(np.ascontiguousarray(numbers)).to(device, non_blocking=True)
+    def forget_lanes(self) -> None:
+        pass
 
 
 def starts_of(first: int, length: Ints) -> Ints:
-    """Where records begin that lie one after the other; one without rows is nowhere."""
+    """Returns where records of these lengths begin that lie one after the other from `first` on; 0 for empty ones."""
     return np.where(length > 0, first + np.cumsum(length) - length, 0)
 
 
 def marked(mask: torch.Tensor, values: torch.Tensor, count: int, positions: torch.dtype) -> list[torch.Tensor]:
-    """Columns of the elements that are marked: where in its row each is, and what. `count` says how many they are."""
+    """Returns two columns: where in its row each element is that a mask marks, and the element.
+
+    :param count: how many are marked, which the device is not asked for
+    :param positions: the dtype of the first column
+    """
     places = places_of(mask.reshape(-1), count)
     return [(places % mask.shape[1]).to(positions), values.reshape(-1).index_select(0, places)]
 
 
 def places_of(mask: torch.Tensor, count: int) -> torch.Tensor:
-    """Where a mask is set, which it is `count` times: `nonzero` would wait for the device to count them."""
+    """Returns where a mask is set, which it is `count` times: `nonzero` would wait for the device to count them."""
     if mask.device.type != "mps":
         return torch.nonzero_static(mask, size=count).view(-1)
     # A slot for each, and one behind all for the rest.

@@ -1,4 +1,4 @@
-"""`Changes` ("delta"): frames as what differs from a frame that is stored already.
+"""`DeltaCoder` ("delta"): frames as what differs from a frame that is stored already.
 
 Changes that build on changes would have to be put in one after the other. Here a frame takes two steps at the most,
 whatever came before: from a row to a key, and from the key to the frame.
@@ -17,17 +17,15 @@ from compressed_array.torch._coders.base import (
     LANE_ROW,
     Batch,
     Coded,
-    Ints,
     marked,
-    on_device,
 )
 from compressed_array.torch._coders.runs import RowCoder
 from compressed_array.torch._frame_table import KEY, ROW_OF, FrameTable
-from compressed_array.torch._sync import fetch, storage_nbytes
+from compressed_array.torch._sync import Ints, fetch, on_device, storage_nbytes
 
 WORD = 8
-# What a frame may be told from: what its lane's key shows, the first frame of its stretch, the lane's row, nothing at
-# all; or it is a row by itself.
+# The base of a frame, from which it is told what differs: what its lane's key shows, the head of its stretch, the
+# lane's row, a blank frame; or none, as it is a row by itself.
 FROM_KEY, FROM_HEAD, FROM_ROW, FROM_NOTHING, AS_ROW = range(5)
 BASES = 4
 KEY_EVERY = 16  # frames, at the least: as many of a lane as make a stretch
@@ -36,10 +34,10 @@ NEVER = 1 << 40
 Bools = npt.NDArray[np.bool_]
 
 
-class Changes(RowCoder):
-    """What changed: in a key, since the lane's row; in any other frame, since the lane's key.
+class DeltaCoder(RowCoder):
+    """Stores what changed: of a key since the lane's row, of any other frame since the lane's key.
 
-    A key, or a row, is made anew when frames have come to differ from the old one so much that a new one is paid for.
+    A lane gets a new key, or a new row, when frames have come to differ from the old one so much that it is paid for.
     """
 
     _has: Bools
@@ -49,9 +47,9 @@ class Changes(RowCoder):
         super().__init__(frame_nbytes, WORD, device, heap_bytes)
         self._nothing = torch.zeros((1, self.width), dtype=self.element, device=device)
         self._none = self._nothing[:0]
-        self.compact()
+        self.forget_lanes()
 
-    def compact(self) -> None:
+    def forget_lanes(self) -> None:
         # Nothing is taken from the device, which may have nothing left when this is called for; and all is set at once,
         # for the sake of interrupts: what the key of each lane shows, and its row; which of the two it has; whether the
         # key builds on nothing; of keys since the last row the fewest changes, and how many came on top.
@@ -64,10 +62,10 @@ class Changes(RowCoder):
         return storage_nbytes(self._keys, self._lane_rows, self._nothing)
 
     def stage_size(self, lanes: int) -> int:
-        """Frames are kept as rows: many are coded in about the time of one."""
+        # On the stage frames are rows. With a limited heap there is none, as its memory might be missed elsewhere.
         return 0 if self.rows.heap_bytes is not None else min(STAGED_BYTES // (self.width * WORD), KEY_EVERY * lanes)
 
-    def room(self, lanes: int) -> int:
+    def stage_room(self, lanes: int) -> int:
         return self.rows.room_to_stage(self.stage_size(lanes))
 
     def stage(self, frames: torch.Tensor, lanes: int) -> int | None:
@@ -77,22 +75,22 @@ class Changes(RowCoder):
     def staged(self) -> torch.Tensor:
         return self.bytes_of(self.rows.staged()[0])
 
-    def unstage(self, but: int = 0, *, for_good: bool = False) -> None:
-        if for_good:
-            self.rows.drop_stage()
-        else:
-            self.rows.clear_stage(but)
+    def clear_stage(self, keep: int = 0) -> None:
+        self.rows.clear_stage(keep)
+
+    def drop_stage(self) -> None:
+        self.rows.drop_stage()
 
     def encode(self, batch: Batch) -> Coded:
         self._grow(batch.lanes)
         elements = self.elements(batch.frames)
         lane, each = batch.lane, np.arange(len(batch.lane))
-        head = heads(lane, batch.turn)
+        head = stretch_heads(lane, batch.turn)
         count, differ = self._compare(elements, lane, head)
         choice = self._choose(count, lane, head)
         length = count[each, np.minimum(choice, FROM_NOTHING)]
         length[choice == AS_ROW] = 0
-        puts = self._puts(elements, lane, head, choice, length, differ)
+        puts = self._collect_puts(elements, lane, head, choice, length, differ)
         row, start = self._append(elements, np.flatnonzero(choice == AS_ROW), puts, length)
 
         own, of_lane = batch.own_link(each), batch.lane_link(lane, LANE_ROW)
@@ -103,7 +101,7 @@ class Changes(RowCoder):
         key = np.full(len(lane), BLANK)
         key[from_lane] = batch.lane_link(lane[from_lane], LANE_KEY)
         key[from_head] = own[head[from_head]]
-        lane_row, lane_key = self._renew(batch, elements, count, choice, head)
+        lane_row, lane_key = self._update_lanes(batch, elements, count, choice, head)
         return Coded(row_of, key, start, length, row, lane_row, lane_key)
 
     def decode(self, table: FrameTable, frames: torch.Tensor) -> torch.Tensor:
@@ -125,8 +123,9 @@ class Changes(RowCoder):
         return [slice(low, min(low + step, count)) for low in range(0, count, step)]
 
     def _compare(self, elements: torch.Tensor, lane: Ints, head: Ints) -> tuple[Ints, torch.Tensor | None]:
-        """In how many elements each frame differs from each base; never, where there is none. Of few frames also which
-        elements these are, base by base.
+        """Returns in how many elements each frame differs from each base, `NEVER` where there is no such base.
+
+        Returns also which elements these are, base by base, if there are few frames.
         """
         counts, differ = [], None
         for part in self._chunks(len(lane)):
@@ -140,14 +139,17 @@ class Changes(RowCoder):
         return count, differ if len(counts) == 1 else None
 
     def _differ(self, elements: torch.Tensor, lane: Ints, head: Ints, part: slice) -> torch.Tensor:
-        """Where some frames differ from each base."""
+        """Returns where the frames of a part differ from each base."""
         at = on_device(lane[part], self.device)
         first = elements.index_select(0, on_device(head[part], self.device))
         bases = self._keys.index_select(0, at), first, self._lane_rows.index_select(0, at), self._nothing
         return torch.stack([elements[part] != base for base in bases])
 
     def _choose(self, count: Ints, lane: Ints, head: Ints) -> Ints:
-        """What each frame is told from: of each stretch all from the lane's key or all from its head, if not alone."""
+        """Returns the base of each frame.
+
+        All frames of a stretch have the lane's key, or all the stretch's head, but those that are smaller otherwise.
+        """
         whole = self.width * WORD // self.puts.row_nbytes  # changes that cost as much as a row
         is_head = head == np.arange(len(head))
         stretch = (np.cumsum(is_head) - 1)[head]
@@ -167,7 +169,7 @@ class Changes(RowCoder):
         )
         return np.where((changes >= whole) | paid, AS_ROW, choice)
 
-    def _puts(
+    def _collect_puts(
         self,
         elements: torch.Tensor,
         lane: Ints,
@@ -176,7 +178,7 @@ class Changes(RowCoder):
         length: Ints,
         differ: torch.Tensor | None,
     ) -> list[list[torch.Tensor]]:
-        """What is put into the base that was chosen for each frame, in columns."""
+        """Returns what is put into the base that was chosen for each frame, in parts of two columns."""
         if not length.any():
             return []
         lanes, each = len(self._has), np.arange(len(lane))
@@ -199,8 +201,10 @@ class Changes(RowCoder):
                 puts.append(marked(mask, elements[part], total, self.positions))
         return puts
 
-    def _renew(self, batch: Batch, elements: torch.Tensor, count: Ints, choice: Ints, head: Ints) -> tuple[Ints, Ints]:
-        """Let lanes know their new keys and rows, the last of each; says what they link to then."""
+    def _update_lanes(
+        self, batch: Batch, elements: torch.Tensor, count: Ints, choice: Ints, head: Ints
+    ) -> tuple[Ints, Ints]:
+        """Let lanes know their new keys and rows, the last of each. Returns their links to both."""
         lanes = np.arange(batch.lanes)
         links = batch.lane_link(lanes, LANE_ROW), batch.lane_link(lanes, LANE_KEY)
         is_key = np.zeros(len(choice), bool)
@@ -236,8 +240,8 @@ class Changes(RowCoder):
         )
 
 
-def heads(lane: Ints, turn: Ints) -> Ints:
-    """For each frame the first of its stretch, whose key is that one, or the key that the lane has."""
+def stretch_heads(lane: Ints, turn: Ints) -> Ints:
+    """Returns for each frame the first of its stretch: up to `KEY_EVERY` frames of a lane that have the same key."""
     order, each = np.argsort(lane, kind="stable"), np.arange(len(lane))
     first = np.maximum.accumulate(np.where(turn[order] % KEY_EVERY == 0, each, 0))
     head = np.empty_like(each)

@@ -1,4 +1,4 @@
-"""`Hosted`: any codec of the host, for frames on a device, with one round trip for a batch."""
+"""`HostCodecCoder`: any codec of the host, for frames on a device, with one round trip for a batch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 
 from compressed_array._runtime.payloads import Payloads
 from compressed_array.codecs._batches import decode_records, encode_records
-from compressed_array.torch._coders.base import BLANK, Batch, Coded, Immediate, starts_of
+from compressed_array.torch._coders.base import BLANK, Batch, Coded, StagesNothing, starts_of
 from compressed_array.torch._frame_table import LENGTH, START, FrameTable
 from compressed_array.torch._heap import TorchHeap
 from compressed_array.torch._sync import fetch, to_host
 
 
-class Hosted(Immediate):
-    """The codec's own payloads in a heap of bytes; a frame that does not shrink is kept as it is."""
+class HostCodecCoder(StagesNothing):
+    """Keeps the codec's own payloads in a heap of bytes. A frame that does not shrink is kept as it is."""
 
     def __init__(
         self, codec: Any, frame_nbytes: int, dtype: np.dtype[Any], device: torch.device, heap_bytes: int | None

@@ -1,4 +1,7 @@
-"""`RowCoder`: frames as rows of which others are made by putting elements in; `RunLengthCoder` is one, for "rle"."""
+"""`RowCoder`: frames as rows, of which others are made by putting elements in; and `RunLengthCoder`, which is "rle".
+
+A "put" is a position in a row and the element that belongs there.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,15 @@ import numpy as np
 import torch
 
 from compressed_array.codecs import _rle_formula
-from compressed_array.torch._coders.base import BLANK, Batch, Coded, Immediate, Ints, marked, on_device, starts_of
+from compressed_array.torch._coders.base import BLANK, Batch, Coded, StagesNothing, marked, starts_of
+from compressed_array.torch._dtypes import INTEGERS
 from compressed_array.torch._frame_table import LENGTH, ROW, ROW_OF, START, FrameTable
 from compressed_array.torch._heap import TorchHeap
-from compressed_array.torch._host_lanes import INTEGERS
-from compressed_array.torch._sync import fetch
+from compressed_array.torch._sync import Ints, fetch, on_device
 
 
-class RowCoder(Immediate):
-    """Rows of `width` elements, and elements that are put into them."""
+class RowCoder(StagesNothing):
+    """Keeps rows of `width` elements in one heap, and the puts that make other frames of them in another."""
 
     def __init__(self, frame_nbytes: int, itemsize: int, device: torch.device, heap_bytes: int | None) -> None:
         self.frame_nbytes, self.device = frame_nbytes, device
@@ -29,18 +32,22 @@ class RowCoder(Immediate):
         return [(self.rows, ROW, None), (self.puts, START, LENGTH)]
 
     def elements(self, frames: torch.Tensor) -> torch.Tensor:
-        """Frames of bytes as rows of elements."""
+        """Returns frames of bytes as rows of elements, of which the last is filled up with zeros."""
         missing = self.width * self.element.itemsize - self.frame_nbytes
         whole = torch.nn.functional.pad(frames, (0, missing)) if missing else frames
         return whole.contiguous().view(self.element)
 
     def bytes_of(self, rows: torch.Tensor) -> torch.Tensor:
-        """Rows of elements as frames of bytes."""
+        """Returns rows of elements as frames of bytes."""
         whole = rows.view(torch.uint8)
         return whole if whole.shape[1] == self.frame_nbytes else whole[:, : self.frame_nbytes]
 
     def rows_with(self, table: FrameTable, rows: torch.Tensor, puts: list[torch.Tensor]) -> torch.Tensor:
-        """The rows of frames, with the elements of other frames put in, one after the other."""
+        """Returns the rows of some frames after putting in the elements of others.
+
+        :param rows: for each row the number of the frame whose row it is
+        :param puts: numbers of frames, as many in each tensor; the puts of the first are overwritten by the second's
+        """
         address = table.words[:, ROW].index_select(0, rows)
         parts = [table.words.index_select(0, frames) for frames in puts]
         records = [self.puts.gathering(words[:, START], words[:, LENGTH]) for words in parts]
@@ -56,13 +63,13 @@ class RowCoder(Immediate):
         return out
 
     def _cost(self, count: Ints) -> Ints:
-        """What putting in so many elements takes, in elements."""
+        """Returns how many elements of a row take as much memory as `count` puts."""
         return count * self.puts.row_nbytes // self.element.itemsize
 
     def _append(
         self, frames: torch.Tensor, as_row: Ints, puts: list[list[torch.Tensor]], length: Ints
     ) -> tuple[Ints, Ints]:
-        """Store some frames as rows, and what is put into the others; says the addresses of both."""
+        """Store the frames `as_row` as rows, and the puts of the others. Returns the addresses of both."""
         row = np.zeros(len(length), np.int64)
         if as_row.size:
             first = self.rows.append([frames.index_select(0, on_device(as_row, self.device))])
@@ -74,9 +81,9 @@ class RowCoder(Immediate):
 
 
 class RunLengthCoder(RowCoder):
-    """Runs of equal elements: where each begins, and by how much it differs from the one before.
+    """Stores of runs of equal elements where each begins, and by how much it differs from the one before.
 
-    A row is kept as such differences, too, so that adding them up gives every frame, whichever way it was stored.
+    Rows hold such differences, too, so that adding them up gives every frame, whichever way it was stored.
     """
 
     def encode(self, batch: Batch) -> Coded:
