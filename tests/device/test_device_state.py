@@ -138,8 +138,11 @@ def test_the_code_in_the_document_runs() -> None:
     text = (Path(__file__).parents[2] / "packages/compressed-array/README.md").read_text()
     blocks = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "import torch" in block]
     assert len(blocks) == 1
-    for block in [*blocks, device.__doc__ and doctest.script_from_examples(device.__doc__)]:
-        exec(compile(str(block), "document", "exec"), {})
+    exec(compile(blocks[0], "document", "exec"), {})
+    for thing in (device, DeviceArray):
+        examples = doctest.DocTestParser().get_doctest(thing.__doc__ or "", {}, thing.__name__, None, None)
+        assert examples.examples
+        assert not doctest.DocTestRunner().run(examples).failed
 
 
 def test_the_public_names_are_these() -> None:

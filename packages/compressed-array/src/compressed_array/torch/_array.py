@@ -13,20 +13,17 @@ import torch
 
 from compressed_array._runtime.casting import fit_shape
 from compressed_array._runtime.replacing import replacing
-from compressed_array.codecs._description import describe
-from compressed_array.errors import CorruptFileError, CorruptPayloadError, UnsupportedOperationError
+from compressed_array.errors import UnsupportedOperationError
 from compressed_array.registry import get_codec, shorthand
+from compressed_array.torch import _saving
 from compressed_array.torch._coders import DeviceCodec
 from compressed_array.torch._dtypes import INTEGERS, as_torch_dtype, numpy_dtype_or_none
-from compressed_array.torch._file import ArrayKind, check_keys, errors_as_corrupt, read_file
 from compressed_array.torch._grid import Grid
 from compressed_array.torch._pending import DeviceGrid
-from compressed_array.torch._state import checked_tensor, with_checksum
 from compressed_array.torch._store import DeviceStore
 from compressed_array.torch._sync import (
     Array,
     available_device,
-    copy_tensors,
     copy_to_host,
     full_device,
     on_device,
@@ -39,12 +36,26 @@ SMALL = 64
 
 
 class DeviceArray:
-    """A compressed tensor of `shape` on `device`: `a[key] = items` stores, `a[key]` gives a tensor on that device.
+    """A compressed tensor on a device: `a[key] = items` stores items, `a[key]` returns them as a tensor on that device.
 
-    The first axes are a grid, the last `item_ndim` (all but the first, if nothing else is said) those of an item, the
-    unit that is compressed. Keys pick items by integers, slices, and arrays or tensors of integers, as they would in a
-    tensor; whole batches go in and out at once. What was never written is zero.
+    The first axes are a grid, the last ones those of an item, the unit that is compressed. Keys pick items by integers,
+    slices, and arrays or tensors of integers, as they would in a tensor; whole batches go in and out at once. What was
+    never written is zero. A value is stored as it is or refused with `LossyWriteError`; but a float is rounded to the
+    array's precision. One item may be written to several cells, a batch of one may not.
 
+    >>> import torch
+    >>> from compressed_array.torch import DeviceArray
+    >>> obs = DeviceArray((1000, 2, 4, 84, 84), torch.uint8, item_ndim=3, device="cpu")
+    >>> next_obs = DeviceArray(obs.shape, obs.dtype, item_ndim=3, device="cpu", store=obs.store)
+    >>> obs[0] = torch.full((2, 4, 84, 84), 7, dtype=torch.uint8)
+    >>> next_obs[0] = obs[0]
+    >>> next_obs[[0, 1], 1].amax((1, 2, 3)).tolist()
+    [7, 0]
+
+    :param shape: the length of each axis
+    :param dtype: the dtype of elements, of torch or numpy
+    :param device: where items are kept
+    :param item_ndim: how many axes an item has; without it, all but the first
     :param codec: "delta" (what "auto" means here) or "rle", coded on the device; "none" for a dense tensor; any other
         of the core's for a round trip to the host per batch
     :param store: that of another array of such items, to keep once what both hold
@@ -78,13 +89,13 @@ class DeviceArray:
         self._dense: torch.Tensor | None = None
         self._cells = DeviceGrid(torch.zeros(self.grid_shape, dtype=torch.int32, device=self.device))
         if store is None:
-            on_device_codec = DeviceCodec(codec)
+            coded = DeviceCodec(codec)
             small = prod(self.item_shape) * self.dtype.itemsize <= SMALL
-            if on_device_codec.is_dense or small:
+            if coded.is_dense or small:
                 self._dense = torch.zeros(self._shape, dtype=self._stored_dtype, device=self.device)
                 self._cells.replace(self._cells.numbers.new_zeros(0))
             else:
-                store = DeviceStore(self.item_shape, self.dtype, on_device_codec, self.device, heap_bytes)
+                store = DeviceStore(self.item_shape, self.dtype, coded, self.device, heap_bytes)
         elif store.item_shape != self.item_shape or store.dtype != self.dtype or store.device != self.device:
             raise ValueError(
                 f"the store is not one for items of {self.dtype} and shape {self.item_shape} on {self.device}"
@@ -104,13 +115,13 @@ class DeviceArray:
 
     @property
     def store(self) -> DeviceStore | None:
-        """What the array stands on; None where items are kept as they are."""
+        """The store that keeps the items; None where they are kept as they are."""
         return self._store
 
     @property
     @outside_inference_mode
     def cells(self) -> torch.Tensor:
-        """The numbers by which the store knows the items; 0 where there is none."""
+        """The numbers by which the store knows the items; 0 where none was written."""
         if self._store is None:
             return self._cells.numbers
         with self._store.lock, self._store.guard:
@@ -123,7 +134,7 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
-        """What the dense tensor would take."""
+        """The size of the dense tensor that this stands for."""
         return prod(self._shape) * self.dtype.itemsize
 
     @property
@@ -132,7 +143,7 @@ class DeviceArray:
         return self.nbytes if self._store is None else self._store.nbytes + self._cells.numbers.nbytes
 
     def count_written(self) -> int:
-        """How many items were written; waits for the device."""
+        """Returns how many items were written; waits for the device."""
         return prod(self.grid_shape) if self._store is None else int((self.cells != 0).sum())
 
     def __len__(self) -> int:
@@ -140,7 +151,7 @@ class DeviceArray:
 
     @property
     def _stored_dtype(self) -> torch.dtype:
-        """What dense items are kept as: torch copies integers, of some other dtypes it knows little but the name."""
+        """The dtype of dense items in memory: torch copies integers, of some others it knows little but the name."""
         return INTEGERS.get(self.dtype.itemsize, self.dtype)
 
     @outside_inference_mode
@@ -201,60 +212,27 @@ class DeviceArray:
 
     @outside_inference_mode
     def swapaxes(self, first: int, second: int) -> DeviceArray:
-        """The same items in another order of two axes of the grid. It does not follow what is written to this one."""
+        """Returns the same items with two axes of the grid exchanged. It does not follow what is written to this array.
+
+        :param first: an axis of the grid; `second`: another
+        """
         axes = len(self.grid_shape)
         first, second = (axis + self.ndim if axis < 0 else axis for axis in (first, second))
         if not (0 <= first < axes and 0 <= second < axes):
             raise UnsupportedOperationError(f"only axes of the grid can be exchanged, which are 0 to {axes - 1}")
-        return self._like(lambda held: held.transpose(first, second).clone(memory_format=torch.contiguous_format))
+        return self._with_grid(lambda held: held.transpose(first, second).clone(memory_format=torch.contiguous_format))
 
     @outside_inference_mode
     def reshape(self, *shape: Any) -> DeviceArray:
-        """The same items in another grid."""
+        """Returns the same items in another grid. It does not follow what is written to this array.
+
+        :param shape: the lengths of the new axes, or a tuple of them; the last ones have to be those of an item
+        """
         asked = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         kept = len(asked) - len(self.item_shape)
         if tuple(asked[kept:]) != self.item_shape:
             raise UnsupportedOperationError(f"items of shape {self.item_shape} cannot be given another shape")
-        return self._like(lambda held: held.reshape(asked if self._store is None else asked[:kept]).clone())
-
-    @outside_inference_mode
-    def state_dict(self) -> dict[str, Any]:
-        """All that the array holds, in tensors of its own, with a checksum."""
-        about = self._about()
-        if self._store is None:
-            state = copy_tensors({"about": about, "cells": self._cells.numbers, "dense": self._dense, "store": None})
-        else:
-            with self._store.lock, self._store.guard:
-                store = self._store.state()  # first: it gives pending steps their numbers
-                state = copy_tensors({"about": about, "cells": self._cells.numbers, "dense": None, "store": store})
-        return with_checksum(state)
-
-    @outside_inference_mode
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Hold what an array of the same kind did, on any device. Other arrays on its store lose what they hold.
-
-        It is looked through before anything changes, whoever it is from.
-        """
-        with errors_as_corrupt():
-            check_keys(state)
-            mine = self._about()
-            about = state.get("about", mine)  # which earlier ones did not have
-            others = [key for key in ("shape", "item_ndim", "dtype", "codec") if about[key] != mine[key]]
-        if others:
-            raise ValueError(f"this is the state of an array of another {others[0]}; here it is {mine[others[0]]}")
-        with errors_as_corrupt():
-            self._take(state)
-
-    def _take(self, state: dict[str, Any]) -> None:
-        if self._store is None:
-            held = checked_tensor(state["dense"], self._stored_dtype, self._shape)
-            self._dense = held.to(self.device, copy=True)
-            return
-        with self._store.lock, self._store.guard:
-            others = [
-                (cells, torch.zeros_like(cells.numbers)) for cells in self._store.holders if cells is not self._cells
-            ]
-            self._store.restore(state["store"], [*others, (self._cells, state["cells"])])
+        return self._with_grid(lambda held: held.reshape(asked if self._store is None else asked[:kept]).clone())
 
     def compact(self) -> None:
         """Free all memory but that of items, for this array and all that share its store.
@@ -264,47 +242,49 @@ class DeviceArray:
         if self._store is not None:
             self._store.compact()
 
+    @outside_inference_mode
+    def state_dict(self) -> dict[str, Any]:
+        """Returns all that the array holds, in tensors of its own, with a checksum."""
+        return _saving.state_of(self)
+
+    @outside_inference_mode
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Hold what an array of the same kind did. Other arrays on its store lose what they hold.
+
+        :param state: what `state_dict` returned, of an array on any device. It is checked before anything changes,
+            whoever it is from: `CorruptPayloadError`
+        """
+        _saving.load_state(self, state)
+
     def save(self, path: str | Path) -> None:
-        """Write the array to a file; a file of that name is replaced once all is written."""
+        """Write the array to a file.
+
+        :param path: the name of the file. One that is there is replaced once all is written
+        """
         with replacing(path) as file:
             torch.save(copy_to_host(self.state_dict()), file)
 
     @classmethod
     @outside_inference_mode
     def load(cls, path: str | Path, device: torch.device | str | None = None) -> DeviceArray:
-        """Read an array from a file, onto a device: the one it was on, if nothing else is said and that is there."""
-        try:
-            with errors_as_corrupt():
-                state = read_file(path)
-                check_keys(state)
-                return cls._from(state, device)
-        except CorruptPayloadError as error:
-            raise CorruptFileError(f"{path}: {error}") from error
+        """Returns an array from a file; raises `CorruptFileError` if there is none in it.
 
-    @classmethod
-    def _from(cls, state: dict[str, Any], device: torch.device | str | None) -> DeviceArray:
-        kind = ArrayKind.of(state["about"], is_dense=state["store"] is None)
-        on = available_device(device or kind.device)
-        # Before any memory is taken: that it is no more than what came with it.
-        if state["store"] is None:
-            checked_tensor(state["dense"], INTEGERS.get(kind.dtype.itemsize, kind.dtype), kind.shape)
-        else:
-            checked_tensor(state["cells"], torch.int32, kind.shape[: len(kind.shape) - kind.item_ndim])
-        store = None
-        if state["store"] is not None:
-            item_shape = kind.shape[len(kind.shape) - kind.item_ndim :]
-            store = DeviceStore(item_shape, kind.dtype, DeviceCodec(kind.codec), on, kind.heap_bytes)
-        codec = "none" if store is None else "auto"
-        array = cls(kind.shape, kind.dtype, device=on, item_ndim=kind.item_ndim, codec=codec, store=store)
-        array._take({name: part for name, part in state.items() if name != "about"})
-        return array
+        :param path: the name of a file that `save` wrote
+        :param device: the device to put it on; without it, the one it was on, or the host if there is no such device
+        """
+        return _saving.load_array(cls, path, device)
 
     @outside_inference_mode
     def __copy__(self) -> DeviceArray:
-        return self._like(torch.Tensor.clone)
+        return self._with_grid(torch.Tensor.clone)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"about": self._about(), "cells": self._cells, "dense": copy_to_host(self._dense), "shared": self._store}
+        return {
+            "about": _saving.about(self),
+            "cells": self._cells,
+            "dense": copy_to_host(self._dense),
+            "shared": self._store,
+        }
 
     @outside_inference_mode
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -330,18 +310,8 @@ class DeviceArray:
             f"{self.item_shape}, {shorthand(self.codec)}, {self.nbytes:,} bytes in {self.nbytes_stored:,}>"
         )
 
-    def _about(self) -> dict[str, Any]:
-        return {
-            "shape": list(self._shape),
-            "item_ndim": len(self.item_shape),
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "device": str(self.device),
-            "codec": describe(self.codec),
-            "heap_bytes": None if self._store is None else self._store.heap_bytes,
-        }
-
-    def _like(self, change: Callable[[torch.Tensor], torch.Tensor]) -> DeviceArray:
-        """An array of the same items with another grid, which is what a change of the numbers, or the items, makes."""
+    def _with_grid(self, change: Callable[[torch.Tensor], torch.Tensor]) -> DeviceArray:
+        """Returns an array of the same items with the grid that `change` makes of their numbers, or of dense items."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         if self._dense is not None:
