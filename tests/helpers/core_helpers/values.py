@@ -23,7 +23,7 @@ DOES_NOT_FIT: list[tuple[Any, Any]] = [
 FITS: list[tuple[Any, Any]] = [
     ([0, 255], "u1"), (2.0, "i4"), (True, "f4"), (1, "?"), (0.1, "f4"), (np.float64(1e-300), "f4"),
     (np.inf, "f2"), (np.nan, "f2"), (2**53, "f8"), (np.array([3 + 0j, 2]), "f4"), ("abc", "U3"), ("ab", "U3"),
-    (np.datetime64("NaT"), "M8[s]"), (0.1, "c8"), (np.nan, "c8"), (np.array([0.1 + 0j, 2]), "f4"),
+    (np.datetime64("NaT"), "M8[s]"), (0.1, "c8"), (np.nan, "c8"), ([0.1, 0.2], "f8"), (np.array([0.1 + 0j, 2]), "f4"),
     (np.datetime64("2020-01-02", "D"), "M8[ns]"), (np.array([1, 2], ">i4"), "<i4"),
     (datetime.date(2020, 1, 1), "M8[us]"), ("2020-01-01", "M8[us]"), ((1, b"ab"), [("a", "i4"), ("s", "S3")]),
     ([(1, 2), (3, 4)], [("a", "u1"), ("b", "f4")]), (7, [("a", "u1"), ("b", "f4", (2,))]),

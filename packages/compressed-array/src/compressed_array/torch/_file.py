@@ -1,4 +1,4 @@
-"""What comes from outside and says that it is an array: reading a file, and what kind of array it is."""
+"""States of arrays that come from outside: reading them from a file, and what kind of array they say they are."""
 
 from __future__ import annotations
 

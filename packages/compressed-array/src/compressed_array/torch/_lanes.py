@@ -28,9 +28,9 @@ FEW_NEW_FRAMES, MOST_KNOWN_BATCHES = 256, 32
 class NewFrames:
     """Frames of a batch of items that their lanes did not show before.
 
-    `frames` says where these are, lane by lane, in a list of all frames of all items; `lane` and `turn` whose each is
-    and how many that lane got before it. The number of item i is that of new frame `last[i]`, or, at -1, the one that
-    its lane has already.
+    `frames` are their places, lane by lane, in a list of the frames of all items. `lane` is that of each, and `turn`
+    how many new frames that lane got before it. Item i ends with the new frame `last[i]`; -1 stands for the last frame
+    that its lane has already.
     """
 
     frames: Ints
@@ -66,7 +66,7 @@ class DeviceLanes:
         return len(self.is_begun)
 
     def forget(self) -> None:
-        """Know no lanes. This takes nothing from the device, which may have nothing left when it is called for."""
+        """Forget all lanes. This takes nothing from the device, which may have nothing left when it is called for."""
         host, is_begun = HostLanes(*self._kind), np.zeros(0, bool)
         self._host_lanes, self.numbers, self.is_begun, self.items, self._known_batches = (
             host,

@@ -41,7 +41,7 @@ class UndecidedItems:
 
     @property
     def unstacked_layout(self) -> Layout:
-        """How items are divided that are no stacks: not at all."""
+        """The layout of items that are no stacks, each of which is one frame."""
         return Layout.unstacked(self.host.shape[1])
 
     def with_items(self, items: torch.Tensor, lanes: Ints) -> tuple[UndecidedItems, torch.Tensor]:
@@ -51,7 +51,7 @@ class UndecidedItems:
         :param lanes: the lane that each of them follows in
         """
         if items.device.type == "cpu":
-            items = items.clone()  # another thread may change them between two looks
+            items = items.clone()  # another thread may change them before they are looked at again
         data = to_host(items)
         numbers, kept = np.empty(len(data), np.int64), []
         rows, last_of, layout = list(self.host), dict(self._last), self.layout
