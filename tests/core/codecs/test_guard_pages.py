@@ -61,7 +61,7 @@ def test_encoders(spec: Any) -> None:
     ("spec", "hidden"), [*((spec, False) for spec in SPECS), ("lz4-block", True), ("lz4-block/9", True)], ids=str
 )
 def test_decoders(spec: Any, hidden: bool) -> None:
-    """The right payload and damaged ones, into rows of the right size and of wrong ones; LZ4 by our decoder, too."""
+    """The right payload and damaged ones, into rows of right and wrong sizes; LZ4 without its C functions, too."""
     codec = make(spec)
     rng = np.random.default_rng(2)
     source, target = Guarded(2 * max(SIZES) + 1024), Guarded(2 * max(SIZES))

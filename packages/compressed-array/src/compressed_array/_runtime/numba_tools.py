@@ -340,8 +340,3 @@ def pack(addresses: Any, sizes: Any, out: Any, offsets: Any) -> None:
     target = np.int64(out.ctypes.data)  # numba would add the uint64 it is to an int64 as floats
     for i in range(addresses.shape[0]):
         copy_bytes(target + offsets[i], addresses[i], sizes[i])
-
-
-def addresses_in(array: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The addresses of the bytes at `offsets` of a flat array."""
-    return offsets + address_of(array)

@@ -1,9 +1,4 @@
-"""LZ4 blocks over the rows of a batch, by the library's C functions; and a decoder of our own for where it hides them.
-
-A block is sequences of (token, literals, match): the token's halves count literals and the bytes to repeat from
-`offset` back, each lengthened by bytes of 255 and a last one below; the last sequence has literals alone.
-Every count is checked against what is left of the payload and of the row before a byte is moved.
-"""
+"""LZ4 blocks over the rows of a batch, by the C functions inside the lz4 library."""
 
 from __future__ import annotations
 
@@ -11,126 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from compressed_array._runtime.numba_tools import (
-    Word,
-    call_block,
-    call_ints,
-    call_pair,
-    helper,
-    jit,
-    load8,
-    load16,
-    load32,
-    load64,
-    store8,
-    store64,
-)
+from compressed_array._runtime.numba_tools import Word, call_block, call_ints, call_pair, helper, jit, load32, store8
 
 HEADER = 4  # the decoded size, as lz4.block stores it
 STATE_SIZE = 2**15  # LZ4_initStream takes half of it, and refuses it if a build should need more
-WIDE = 32  # copies go this far past the wanted end, where that is still inside the row
-
-
-@helper
-def _length(at: Word, end: Word, length: Word) -> Any:
-    """(length, where the next byte is) after the bytes that lengthen a count of 15; length is -1 if they run out."""
-    while at < end:
-        more = np.int64(load8(at))
-        at += 1
-        length += more
-        if more < 255:
-            return length, at
-    return -1, at
-
-
-@helper
-def _copy_exactly(target: Word, source: Word, size: Word) -> None:
-    for k in range(size):  # byte by byte and upwards: a match may reach into what it is writing
-        store8(target + k, load8(source + k))
-
-
-@helper
-def _fill(target: Word, pattern: Any, size: Word) -> None:
-    filled = 0
-    while filled < size:
-        store64(target + filled, pattern)
-        store64(target + filled + 8, pattern)
-        store64(target + filled + 16, pattern)
-        store64(target + filled + 24, pattern)
-        filled += 32
-
-
-@helper
-def _copy_match(target: Word, offset: Word, size: Word) -> None:
-    """Repeat `size` bytes from `offset` back; up to WIDE bytes more are written."""
-    source = target - offset
-    copied = 0
-    if offset >= 16:
-        while True:
-            first, second = load64(source + copied), load64(source + copied + 8)
-            store64(target + copied, first)
-            store64(target + copied + 8, second)
-            copied += 16
-            if copied >= size:
-                break
-    elif offset == 1:
-        _fill(target, load8(source) * np.uint64(0x0101010101010101), size)
-    elif offset == 2:
-        _fill(target, load16(source) * np.uint64(0x0001000100010001), size)
-    elif offset == 4:
-        _fill(target, load32(source) * np.uint64(0x0000000100000001), size)
-    else:
-        if offset < 8:
-            _copy_exactly(target, source, 8)
-            copied, back = 8, offset
-            while back < 8:
-                back += offset
-            source = target - back
-        while copied < size:
-            store64(target + copied, load64(source + copied))
-            copied += 8
-
-
-@helper
-def _decode_block(at: Word, end: Word, target: Word, target_end: Word) -> Word:
-    first = target
-    while at < end:
-        token = np.int64(load8(at))
-        at += 1
-        literals = token >> 4
-        if literals == 15:
-            literals, at = _length(at, end, literals)
-        if literals < 0 or literals > end - at or literals > target_end - target:
-            return False
-        if at + literals + WIDE <= end and target + literals + WIDE <= target_end:
-            copied = 0
-            while True:  # once even for no literals: a loop whose end cannot be foretold costs more
-                store64(target + copied, load64(at + copied))
-                store64(target + copied + 8, load64(at + copied + 8))
-                copied += 16
-                if copied >= literals:
-                    break
-        else:
-            _copy_exactly(target, at, literals)
-        at += literals
-        target += literals
-        if at == end:
-            return target == target_end
-        if at + 2 > end:
-            return False
-        offset = np.int64(load16(at))
-        at += 2
-        length = (token & 15) + 4
-        if length == 19:
-            length, at = _length(at, end, length)
-        if length < 0 or offset == 0 or offset > target - first or length > target_end - target:
-            return False
-        if target + length + WIDE <= target_end:
-            _copy_match(target, offset, length)
-        else:
-            _copy_exactly(target, target - offset, length)
-        target += length
-    return False
 
 
 @helper
@@ -140,27 +19,18 @@ def _header_fits(at: Word, size: Word, nbytes: Word) -> Word:
 
 
 @jit("int64(int64, int64[::1], int64[::1], int64, int64, int64, int64)")
-def decode_rows_by(
+def decode_rows(
     decompress: Word, addresses: Any, sizes: Any, target: Word, nbytes: Word, low: Word, high: Word
 ) -> Word:
-    """`decode_rows` by the library's LZ4_decompress_safe, which is faster than ours where it can be reached."""
+    """Decodes payload i to row i of `target`; returns the first row whose payload is corrupt, or -1.
+
+    `decompress` is the address of LZ4_decompress_safe, which reads and writes within the sizes it is given.
+    """
     for i in range(low, high):
         at = addresses[i]
         if not _header_fits(at, sizes[i], nbytes):
             return i
         if call_block(decompress, at + HEADER, target + i * nbytes, sizes[i] - HEADER, nbytes) != nbytes:
-            return i
-    return -1
-
-
-@jit("int64(int64[::1], int64[::1], int64, int64, int64, int64)")
-def decode_rows(addresses: Any, sizes: Any, target: Word, nbytes: Word, low: Word, high: Word) -> Word:
-    """Decode payload i to row i of `target`; return the first row whose payload is corrupt, or -1."""
-    for i in range(low, high):
-        at, row = addresses[i], target + i * nbytes
-        if not _header_fits(at, sizes[i], nbytes):
-            return i
-        if not _decode_block(at + HEADER, at + sizes[i], row, row + nbytes):
             return i
     return -1
 

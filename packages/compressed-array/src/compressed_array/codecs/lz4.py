@@ -1,8 +1,12 @@
-"""`lz4-block` and `lz4-frame`, by the lz4 library; batches of blocks go through our own kernels where numba is."""
+"""`lz4-block` and `lz4-frame`, by the lz4 library.
+
+Where numba is installed and the library shows its C functions, a batch of blocks is one call of a kernel that calls
+those. Elsewhere a batch is a loop over the library's Python functions: slower, the same bytes.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +22,6 @@ from compressed_array.errors import CorruptPayloadError
 
 __all__ = ["LZ4Block", "LZ4Frame"]
 
-KERNELS = "codecs._lz4_kernels"
 MOST_EXPANSION = 255  # a byte of payload lengthens a match by at most this
 LARGEST_RECORD = 0x7E000000  # the library counts bytes in an int
 LOWEST_LEVEL = -65537  # the library's strongest acceleration
@@ -68,9 +71,10 @@ class LZ4Block(Codec):
         rows, nbytes = records.shape
         if nbytes > self.max_buffer_size:
             return Payloads.none_shrinks(rows, nbytes)
-        kernels, functions = native(KERNELS), _clib.lz4_block()
-        if kernels is None or functions is None or self.level > 0:
+        native = self._native()
+        if native is None or self.level > 0:
             return super().encode_batch(records)
+        kernels, functions = native
         start, compress = functions.start, functions.compress
         acceleration = max(-self.level, 1)
         memory, offsets, sizes = scratch(records.size), np.empty(rows, np.int64), np.empty(rows, np.int64)
@@ -84,21 +88,24 @@ class LZ4Block(Codec):
         return Payloads.in_one_buffer(memory, offsets, sizes)
 
     def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
-        kernels = native(KERNELS)
-        if kernels is None:
+        native, nbytes = self._native(), out.shape[1]
+        if native is None or nbytes > self.max_buffer_size:
             return super().decode_batch(payloads, out)
-        functions, nbytes = _clib.lz4_block(), out.shape[1]
-        arguments = (payloads.addresses(), payloads.size, out.ctypes.data, nbytes)
+        kernels, functions = native
+        arguments = functions.decompress, payloads.addresses(), payloads.size, out.ctypes.data, nbytes
 
         def work(low: int, high: int) -> None:
-            if functions is not None and nbytes <= self.max_buffer_size:
-                bad = kernels.decode_rows_by(functions.decompress, *arguments, low, high)
-            else:
-                bad = kernels.decode_rows(*arguments, low, high)
+            bad = kernels.decode_rows(*arguments, low, high)
             if bad >= 0:
                 raise CorruptPayloadError(f"LZ4 block {bad} does not decode to {nbytes} bytes")
 
         return over_rows(work, len(out), out.nbytes)
+
+    def _native(self) -> tuple[Any, _clib.LZ4Functions] | None:
+        """Returns the kernels and the C functions they call, or None where one of the two is missing."""
+        kernels = native("codecs._lz4_kernels")
+        functions = None if kernels is None else _clib.lz4_block()
+        return None if functions is None else (kernels, functions)
 
 
 class LZ4Frame(Codec):
