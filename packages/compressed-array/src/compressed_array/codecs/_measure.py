@@ -78,7 +78,7 @@ def is_auto(codec: Any) -> bool:
 
 
 def usable(names: Iterable[str]) -> list[Any]:
-    """The codecs of these names that work here; `gzip` and `rle` stand in for their faster twins, not beside them."""
+    """Returns the codecs of these names that work here. `gzip` and `rle` are left out beside `igzip` and `rle-jit`."""
     twins = {"gzip": "igzip", "rle": "rle-jit"}
     codecs: dict[str, Any] = {}
     for name in names:
