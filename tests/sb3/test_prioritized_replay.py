@@ -19,7 +19,7 @@ from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 
 import compressed_array_sb3 as cab
 from compressed_array.errors import PriorityError
-from compressed_array_sb3._picking import fields_of_steps
+from compressed_array_sb3._chosen_envs import per_step_fields
 from core_helpers.interruptions import SOURCES, Interruption
 from sb3_helpers.experience import DICT, SPACES, assert_same, play, seeded
 
@@ -339,7 +339,7 @@ def test_what_belongs_to_steps_is_told_from_a_space_of_the_same_size() -> None:
     space = spaces.Box(-1, 1, (7, 2), np.float32)
     buffer = cab.CompressedPrioritizedReplayBuffer(14, space, ACTIONS, "cpu", 2)
     fields = {"observations", "next_observations", "actions", "rewards", "dones", "timeouts"}
-    assert set(fields_of_steps(buffer)) == fields
+    assert set(per_step_fields(buffer)) == fields
 
 
 def test_the_tree_counts_as_memory() -> None:

@@ -20,7 +20,7 @@ from stable_baselines3.common.utils import set_random_seed
 from torch.nn import functional as F  # noqa: N812 - as SB3 calls it
 
 import compressed_array_sb3 as cab
-from compressed_array_sb3._weighting import current
+from compressed_array_sb3._weighted_loss import current_training
 from compressed_array_sb3.prioritized_dqn import PrioritizedLearning
 from sb3_helpers.experience import seeded
 from sb3_helpers.training_envs import balls, classic, normalized_balls, stacked_balls
@@ -251,13 +251,13 @@ def test_outside_of_train_samples_are_plain() -> None:
 
     class Watching(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            inside.append(current(trained.replay_buffer))
+            inside.append(current_training(trained.replay_buffer))
             return x
 
     trained.q_net.q_net.append(Watching())
     trained.learn(60)
     assert any(lesson is not None for lesson in inside)
-    assert current(trained.replay_buffer) is None
+    assert current_training(trained.replay_buffer) is None
     assert type(trained.replay_buffer.sample(4).rewards) is torch.Tensor
 
 

@@ -19,7 +19,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 import compressed_array as ca
 import compressed_array_sb3 as cab
 from compressed_array._stores.frames import lanes as _lanes
-from compressed_array_sb3._spaces import checked, uncopied
+from compressed_array_sb3._spaces import avoid_copy, checked
 from compressed_array_sb3.replay import CompressedReplay
 from sb3_helpers.experience import SPACES, assert_same, play, seeded
 
@@ -229,7 +229,7 @@ def test_one_channel_costs_no_rearranging(monkeypatch: pytest.MonkeyPatch) -> No
 def test_sb3_does_not_copy_an_observation_on_its_way() -> None:
     space = SPACES["stacked"]
     obs = np.zeros((2, *space.shape), space.dtype)
-    assert np.shares_memory(np.array(uncopied(checked(obs, space, space.shape, 2), space)), obs)
+    assert np.shares_memory(np.array(avoid_copy(checked(obs, space, space.shape, 2), space)), obs)
 
 
 def test_samples_stay_as_they_are_while_others_are_drawn() -> None:

@@ -94,7 +94,7 @@ def assert_step(batch: Any, at: int, step: Step, i: int) -> None:
 @pytest.mark.parametrize("steps", [20, 75])
 def test_n_steps_are_sb3s(kind: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = made(kind, steps)
-    ring, positions = buffer._drawing.ring, []
+    ring, positions = buffer._sampler.ring, []
     draw = type(ring).draw
     monkeypatch.setattr(type(ring), "draw", lambda self, words: positions.append(draw(self, words)) or positions[-1])
     batch = buffer.sample_jax(200)
@@ -147,10 +147,10 @@ def test_ahead_or_not_is_the_same(kind: str, alpha: float | None) -> None:
 def test_what_was_decoded_ahead_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = made("images", 40)  # full
     buffer.sample_jax(500, prefetch=True)
-    buffer._ahead._thread.join()
+    buffer._prefetched._thread.join()
     reads = []
-    read = buffer._ahead._read
-    monkeypatch.setattr(buffer._ahead, "_read", lambda *numbers: reads.append(len(numbers[0])) or read(*numbers))
+    read = buffer._prefetched._read
+    monkeypatch.setattr(buffer._prefetched, "_read", lambda *numbers: reads.append(len(numbers[0])) or read(*numbers))
     for step in play(STACKED, BOX, 3, 1, seed=1):
         buffer.add(*step)
     buffer.sample_jax(500)
@@ -215,12 +215,12 @@ def test_draws_are_uniform() -> None:
 
 def drawn(buffer: Any, size: int) -> np.ndarray:
     buffer._count()
-    return buffer._drawing.draw(buffer._words(size)[0])
+    return buffer._sampler.draw(buffer._words(size)[0])
 
 
 def test_draws_follow_priorities() -> None:
     buffer = made("vectors", 40, alpha=1.0, epsilon=0.0)
-    first = buffer._drawing.ring.oldest * 3
+    first = buffer._sampler.ring.oldest * 3
     buffer.update_priorities(np.arange(first, first + 90), np.arange(90))
     count = np.bincount(np.concatenate([drawn(buffer, 900) for _ in range(50)]), minlength=90)
     expected = buffer.priorities[np.arange(90)] / buffer.priorities.total * 45000
@@ -372,7 +372,7 @@ def test_errors_of_what_is_no_more_or_never_was_raise_no_priority() -> None:
     for step in play(SPACES["vector"], BOX, buffer.n_envs, 6, 2):
         buffer.add(*step)
     assert np.isfinite(np.asarray(buffer.sample_jax(8).weights)).all()
-    assert buffer._drawing.tree.max == 1.0
+    assert buffer._sampler.tree.max == 1.0
 
 
 def test_an_interrupt_leaves_no_step_without_a_priority(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,15 +380,15 @@ def test_an_interrupt_leaves_no_step_without_a_priority(monkeypatch: pytest.Monk
     buffer.sample_jax(2)
     for step in play(SPACES["vector"], BOX, buffer.n_envs, 4, 1):
         buffer.add(*step)
-    advance = type(buffer._drawing.ring).advance
+    advance = type(buffer._sampler.ring).advance
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(buffer._drawing.ring), "advance", interrupted)
+    monkeypatch.setattr(type(buffer._sampler.ring), "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         buffer.sample_jax(2)
-    monkeypatch.setattr(type(buffer._drawing.ring), "advance", advance)
+    monkeypatch.setattr(type(buffer._sampler.ring), "advance", advance)
     buffer.sample_jax(2)
     count = buffer.size() * buffer.n_envs
-    assert (buffer._drawing.tree[np.arange(count)] == 1.0).all()
+    assert (buffer._sampler.tree[np.arange(count)] == 1.0).all()

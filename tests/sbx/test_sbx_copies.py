@@ -14,7 +14,7 @@ import torch
 from gymnasium import spaces
 
 import compressed_array_sbx as cax
-from compressed_array_sbx._joined import ColumnArray, Columns, column_tensor
+from compressed_array_sbx._joined_keys import ColumnArray, Columns, column_tensor
 from compressed_array_sbx._memory import ALIGNED, SMALLEST, OutputPool
 from sb3_helpers.experience import SPACES, play, seeded
 from sbx_helpers.spaces import DISCRETE, VECTORS

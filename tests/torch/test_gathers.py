@@ -17,7 +17,7 @@ import compressed_array as ca
 import compressed_array_torch as cat
 from compressed_array.sampling import Gather
 from compressed_array_torch import Field
-from compressed_array_torch._gathers import SHORT, Together
+from compressed_array_torch._row_gather import SHORT, RowGather
 from torch_helpers.histories import SHAPES, History, assert_same, dtype_of
 
 BUFFERS: dict[str, Any] = {
@@ -76,7 +76,7 @@ def test_any_tensors(kinds: list[tuple[torch.dtype, int, bool]], shape: tuple[in
         index = torch.randint(60, (40,), generator=generator).to(torch.int32 if width % 2 else torch.int64)
         sources.append((rows, index if is_pointed else None))
     positions = torch.randint(40, shape, generator=generator)
-    taken = Together(40, sources).read(positions)
+    taken = RowGather(40, sources).read(positions)
     if not ca.has_numba() or not kinds:
         assert taken is None
         return
@@ -95,34 +95,34 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 def test_what_is_left_to_torch() -> None:
     rows, positions = torch.arange(80.0).view(40, 2), torch.arange(5)
-    assert Together(40, [(rows.t().contiguous().t(), None)]).read(positions) is None
-    assert Together(40, [(rows.to("meta"), None)]).read(positions) is None
-    assert Together(40, [(torch.zeros(40, SHORT + 1, dtype=torch.uint8), None)]).read(positions) is None
-    assert Together(40, [(rows[:, :0], None)]).read(positions) is None
-    together = Together(40, [(rows, None)])
-    assert together.read(positions.int()) is None
-    assert together.read(torch.arange(10)[::2]) is None
-    assert together.read(positions.to("meta")) is None
-    assert together.read(torch.zeros(41, dtype=torch.int64)) is None
+    assert RowGather(40, [(rows.t().contiguous().t(), None)]).read(positions) is None
+    assert RowGather(40, [(rows.to("meta"), None)]).read(positions) is None
+    assert RowGather(40, [(torch.zeros(40, SHORT + 1, dtype=torch.uint8), None)]).read(positions) is None
+    assert RowGather(40, [(rows[:, :0], None)]).read(positions) is None
+    gather = RowGather(40, [(rows, None)])
+    assert gather.read(positions.int()) is None
+    assert gather.read(torch.arange(10)[::2]) is None
+    assert gather.read(positions.to("meta")) is None
+    assert gather.read(torch.zeros(41, dtype=torch.int64)) is None
     for wrong in (-1, 40):
-        assert together.read(torch.tensor([0, wrong])) is None
+        assert gather.read(torch.tensor([0, wrong])) is None
 
 
 @pytest.mark.skipif(not ca.has_numba(), reason="there are no kernels here")
 def test_tensors_that_move() -> None:
     """Torch moves the memory of a tensor that it shares, and a copy has memory of its own."""
     rows, positions = torch.arange(80.0).view(40, 2), torch.arange(5)
-    together = Together(40, [(rows, None)])
-    assert together.read(positions) is not None
+    gather = RowGather(40, [(rows, None)])
+    assert gather.read(positions) is not None
     rows.share_memory_()
     rows += 1
-    copied = copy.deepcopy(together)
+    copied = copy.deepcopy(gather)
     saved = io.BytesIO()
-    torch.save(together, saved)
+    torch.save(gather, saved)
     saved.seek(0)
     loaded = torch.load(saved, weights_only=False)
     rows += 1
-    for each, expected in ((together, rows), (copied, rows - 1), (loaded, rows - 1)):
+    for each, expected in ((gather, rows), (copied, rows - 1), (loaded, rows - 1)):
         taken = each.read(positions)
         assert taken is not None
         assert torch.equal(taken[0], expected[:5])

@@ -23,7 +23,7 @@ from compressed_array.usage import MemoryUsage, usage_of
 from compressed_array_sb3 import _codecs, _options
 from compressed_array_sb3._convert import converted
 from compressed_array_sb3._reads import PLACEHOLDER, ObservationArray, SampleScope, current
-from compressed_array_sb3._spaces import checked, uncopied, without_elements
+from compressed_array_sb3._spaces import avoid_copy, checked, without_elements
 from compressed_array_sb3.errors import BufferOptionError
 
 Array = npt.NDArray[Any]
@@ -101,7 +101,7 @@ class CompressedBuffer(BaseBuffer):
         space, shape = self.observation_space, self.obs_shape
         before = getattr(self, self.observation_fields[0], None)
         if before is not None:
-            self._rest()
+            self._compact()
         # SB3 resets a twin, of which all is taken over in one step: an interrupt leaves this as it was, or reset.
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
@@ -122,7 +122,7 @@ class CompressedBuffer(BaseBuffer):
         transitions = self.size() * self.n_envs
         fields = [getattr(self, name) for name in self.observation_fields]
         keys = {}
-        for key, shape, dtype in self._items():
+        for key, shape, dtype in self._observation_specs():
             arrays = [field[key] if isinstance(field, dict) else field for field in fields]
             keys[key] = usage_of(arrays, transitions, prod(shape) * dtype.itemsize)
         rest = sum(
@@ -159,33 +159,33 @@ class CompressedBuffer(BaseBuffer):
             return obs.float() / 255  # a new tensor even of floats: one that is lent may not be written to twice
         return obs.float() if self.output_dtype == "float" else obs
 
-    def _item(self, field: Any, *where: int) -> Any:
+    def _copy_of(self, field: Any, *where: int) -> Any:
         """One observation, a copy."""
         if isinstance(field, dict):
-            return {key: self._item(part, *where) for key, part in field.items()}
+            return {key: self._copy_of(part, *where) for key, part in field.items()}
         item = field[where]
         return item.clone() if isinstance(item, torch.Tensor) else np.array(item)
 
     def _checked(self, obs: Any) -> Any:
         return checked(obs, self.observation_space, self.obs_shape, self.n_envs)
 
-    def _is_for_sb3_alone(self) -> bool:
+    def _may_skip_checks(self) -> bool:
         """Whether SB3 may be handed what comes, as it comes."""
         # Numbers in a dict it would put into columns, and the columns into the caller's dict.
         is_dict = isinstance(self.observation_space, spaces.Dict)
         return self.is_plain and not (is_dict and has_discrete(self.observation_space))
 
-    def _given(self, *step: Any) -> Sequence[Any]:
+    def _for_stock_add(self, *step: Any) -> Sequence[Any]:
         """What SB3's `add` is given for checked observations, one for each of `observation_fields`."""
         if not self._gives_placeholders:
-            return [uncopied(obs, self.observation_space) for obs in step]
+            return [avoid_copy(obs, self.observation_space) for obs in step]
         fields = [getattr(self, name) for name in self.observation_fields]
         if not isinstance(fields[0], dict):
             return placeholders(fields, step)
         parts = {key: placeholders([f[key] for f in fields], [obs[key] for obs in step]) for key in fields[0]}
         return [{key: part[i] for key, part in parts.items()} for i in range(len(step))]
 
-    def _items(self) -> Iterator[tuple[str, tuple[int, ...], np.dtype[Any]]]:
+    def _observation_specs(self) -> Iterator[tuple[str, tuple[int, ...], np.dtype[Any]]]:
         """Key, shape and dtype of each observation; a single one has the key ""."""
         if isinstance(self.observation_space, spaces.Dict):
             for key, space in self.observation_space.spaces.items():
@@ -198,7 +198,7 @@ class CompressedBuffer(BaseBuffer):
         fields = [getattr(self, name) for name in self.observation_fields]
         return [array for field in fields for array in (field.values() if isinstance(field, dict) else [field])]
 
-    def _rest(self) -> None:
+    def _compact(self) -> None:
         """Give back what the stores keep for the next observation: it will not follow the last one."""
         for array in self._arrays():
             store = getattr(array, "store", None)
@@ -216,7 +216,7 @@ class CompressedBuffer(BaseBuffer):
     def _allocate(self, before: Any = None) -> None:
         """Make the arrays of observations, on the stores of those that were there: these know the stream already."""
         arrays: list[Any] = [{} for _ in self.observation_fields]
-        for key, shape, dtype in self._items():
+        for key, shape, dtype in self._observation_specs():
             full = (self.buffer_size, self.n_envs, *shape)
             codec = _codecs.for_key(self.codec, key, prod(shape) * dtype.itemsize)
             old = before.get(key) if isinstance(before, dict) else before

@@ -58,7 +58,7 @@ class SampleScope:
 
     def __init__(self, pairs: Pairs, device: torch.device | str) -> None:
         self._pairs, self._device = pairs, torch.device(device)
-        self._ahead: list[tuple[ObservationArray, list[bytes], Array]] = []
+        self._decoded_ahead: list[tuple[ObservationArray, list[bytes], Array]] = []
         # Kept by what Python knows them by: they live as long as this does, so nothing else can have their number.
         self._decoded: dict[int, Array] = {}
         self._given: set[int] = set()
@@ -79,9 +79,9 @@ class SampleScope:
     def decode(self, array: ObservationArray, parts: tuple[Array, ...], *, is_pair: bool) -> Array:
         """The items at `parts`; in a pair of arrays those of the other one as well, which is asked next."""
         which = [part.tobytes() for part in parts]
-        for i, (owner, known, items) in enumerate(self._ahead):
+        for i, (owner, known, items) in enumerate(self._decoded_ahead):
             if owner is array and known == which and items.shape[0] == len(parts[0]):
-                del self._ahead[i]
+                del self._decoded_ahead[i]
                 return items
         partner = self._partner(array) if is_pair else None
         if partner is None:
@@ -89,7 +89,7 @@ class SampleScope:
         first, second = self.memory_for(array, parts), self.memory_for(array, parts)
         out = None if first is None or second is None else (first, second)
         items, others = ca.read_pair(array, partner, parts, out)
-        self._ahead.append((partner, which, self._note(others)))
+        self._decoded_ahead.append((partner, which, self._note(others)))
         return self._note(items)
 
     def take_over(self, array: Array) -> torch.Tensor | None:

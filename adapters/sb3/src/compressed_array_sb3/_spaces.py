@@ -47,14 +47,14 @@ def checked(obs: Any, space: spaces.Space[Any], shape: Any, n_envs: int) -> Any:
     return array
 
 
-def uncopied(obs: Any, space: spaces.Space[Any]) -> Any:
+def avoid_copy(obs: Any, space: spaces.Space[Any]) -> Any:
     """Checked observations, as SB3 is given them where it would copy them."""
     if isinstance(space, spaces.Dict):
-        return {key: uncopied(part, space.spaces[key]) for key, part in obs.items()}
-    return obs if isinstance(space, spaces.Discrete) else Uncopied(obs)
+        return {key: avoid_copy(part, space.spaces[key]) for key, part in obs.items()}
+    return obs if isinstance(space, spaces.Discrete) else NoCopyArray(obs)
 
 
-class Uncopied:
+class NoCopyArray:
     """An array that `np.array` does not copy.
 
     SB3 copies an observation and then assigns it to a part of an array, which is a copy as well, compressed or not.

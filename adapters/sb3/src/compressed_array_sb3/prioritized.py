@@ -22,9 +22,9 @@ from stable_baselines3.common.buffers import BaseBuffer, NStepReplayBuffer
 from compressed_array.errors import PriorityError
 from compressed_array.sampling import PriorityTree, Ring
 from compressed_array.usage import MemoryUsage
+from compressed_array_sb3._chosen_envs import per_step_fields, twin_in_envs
 from compressed_array_sb3._mixin import CompressedBuffer
-from compressed_array_sb3._picking import fields_of_steps, twin_of
-from compressed_array_sb3._weighting import current
+from compressed_array_sb3._weighted_loss import current_training
 from compressed_array_sb3.errors import BufferOptionError, PrioritiesWarning
 from compressed_array_sb3.replay import (
     CompressedDictNStepReplayBuffer,
@@ -139,8 +139,8 @@ class PrioritizedReplay(CompressedReplay):
         places = self._draw(batch_size)
         rows, envs = self._rows(places)
         if self._fields is None:  # not before: a subclass may have some of its own
-            self._fields = fields_of_steps(self)
-        twin = twin_of(self, self._fields, envs, _pairs=self._pairs, to_torch=self._taking_over())
+            self._fields = per_step_fields(self)
+        twin = twin_in_envs(self, self._fields, envs, _pairs=self._pairs, to_torch=self._taking_over())
         samples = twin._get_samples(rows, env=env)
         # (N * P)^-beta over its largest value, that of the least priority, comes to this.
         weights = self._tree[places]
@@ -154,8 +154,8 @@ class PrioritizedReplay(CompressedReplay):
         self._unanswered += 1
         if self._unanswered == WARN_AFTER and self.alpha:
             self._warn()
-        lesson = current(self)
-        return made if lesson is None else lesson.begin(made)
+        training = current_training(self)
+        return made if training is None else training.add_batch(made)
 
     def update_priorities(self, indices: Any, td_errors: Any) -> None:
         """Say how far off a batch's values were. Transitions that were written over meanwhile are left out.

@@ -11,7 +11,7 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.utils import LinearSchedule
 
-from compressed_array_sb3._weighting import Lesson
+from compressed_array_sb3._weighted_loss import WeightedTraining
 from compressed_array_sb3.errors import BufferClassError
 from compressed_array_sb3.prioritized import (
     CompressedPrioritizedDictNStepReplayBuffer,
@@ -87,10 +87,10 @@ class PrioritizedLearning(OffPolicyAlgorithm):
                 ", but a compressed one without priorities does not"
             )
         buffer.beta = self._beta_at(self._current_progress_remaining)
-        lesson = Lesson(buffer)
-        lesson.during(super().train, gradient_steps, batch_size)
+        training = WeightedTraining(buffer)
+        training.during(super().train, gradient_steps, batch_size)
         self.logger.record("train/beta", buffer.current_beta)
-        self.logger.record("train/mean_weight", lesson.mean_weight)
+        self.logger.record("train/mean_weight", training.mean_weight)
         self.logger.record("train/max_priority", buffer.priorities.max)
 
     def _beta_at(self, progress_remaining: float) -> float:

@@ -42,8 +42,8 @@ class CompressedReplay(CompressedBuffer):
         if self.adds_unchecked:
             self._add_plain(obs, next_obs, action, reward, done, infos)
             return
-        super().add(*self._given(self._checked(obs), self._checked(next_obs)), action, reward, done, infos)
-        self.adds_unchecked = self._is_for_sb3_alone()
+        super().add(*self._for_stock_add(self._checked(obs), self._checked(next_obs)), action, reward, done, infos)
+        self.adds_unchecked = self._may_skip_checks()
         if not self.full and self._is_time_to_forecast():
             self._forecast()
 
@@ -69,11 +69,11 @@ class CompressedReplay(CompressedBuffer):
 
     def reconstruct_obs(self, idx: int, env_idx: int) -> Any:
         """The observation of one step of one environment."""
-        return self._item(self.observations, idx, env_idx)  # type: ignore[attr-defined]  # of SB3's buffer
+        return self._copy_of(self.observations, idx, env_idx)  # type: ignore[attr-defined]  # of SB3's buffer
 
     def reconstruct_nextobs(self, idx: int, env_idx: int) -> Any:
         """The observation after it."""
-        return self._item(self.next_observations, idx, env_idx)  # type: ignore[attr-defined]  # of SB3's buffer
+        return self._copy_of(self.next_observations, idx, env_idx)  # type: ignore[attr-defined]  # of SB3's buffer
 
     def _stored(self) -> int:
         stores = {id(array.store): array.store for array in self._arrays() if getattr(array, "store", None) is not None}

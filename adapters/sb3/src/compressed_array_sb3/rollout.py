@@ -21,10 +21,10 @@ class CompressedRollout(CompressedBuffer):
         if self.adds_unchecked:
             super().add(obs, *args, **kwargs)
             return
-        super().add(*self._given(self._checked(obs)), *args, **kwargs)
-        self.adds_unchecked = self._is_for_sb3_alone()
+        super().add(*self._for_stock_add(self._checked(obs)), *args, **kwargs)
+        self.adds_unchecked = self._may_skip_checks()
         if self.full:
-            self._rest()
+            self._compact()
 
     def get(self, batch_size: int | None = None) -> Any:
         if not self.full:
@@ -35,7 +35,7 @@ class CompressedRollout(CompressedBuffer):
         """One observation as a tensor, by its place in the rollout: all steps of one environment, then of the next."""
         buffer: Any = self  # of SB3's, which has these
         where = (idx,) if buffer.generator_ready else (idx % self.buffer_size, idx // self.buffer_size)
-        item = self._item(buffer.observations, *where)
+        item = self._copy_of(buffer.observations, *where)
         is_dict = isinstance(item, dict)
         return {key: self.to_torch(part) for key, part in item.items()} if is_dict else self.to_torch(item)
 

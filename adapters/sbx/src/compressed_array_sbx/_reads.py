@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from compressed_array_sb3._reads import ObservationArray, Pairs, SampleScope
-from compressed_array_sbx._joined import ColumnArray, column_tensor
+from compressed_array_sbx._joined_keys import ColumnArray, column_tensor
 from compressed_array_sbx._memory import lend
 
 Array = npt.NDArray[Any]

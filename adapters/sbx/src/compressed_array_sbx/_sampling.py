@@ -12,10 +12,10 @@ import torch
 from compressed_array.sampling import PriorityTree
 from compressed_array_sb3 import BufferEmptyError, BufferOptionError
 from compressed_array_sb3.replay import CompressedReplay
-from compressed_array_sbx._ahead import Ahead
-from compressed_array_sbx._drawing import Drawing, Ints
-from compressed_array_sbx._handing import to_jax
-from compressed_array_sbx._rows import observations, small
+from compressed_array_sbx._prefetch import PrefetchedBatch
+from compressed_array_sbx._sampler import Ints, TransitionSampler
+from compressed_array_sbx._to_jax import to_jax
+from compressed_array_sbx._transitions import observations, small_fields
 from compressed_array_sbx.batches import JaxReplaySamples
 
 
@@ -31,20 +31,20 @@ class JaxSampling(CompressedReplay):
     # What `sample_jax` draws by; made from numpy's global generator, which SB3 seeds, when it is first used.
     rng: np.random.Generator | None = None
     _added = 0  # steps that nobody has counted yet
-    _ahead: Ahead | None = None
+    _prefetched: PrefetchedBatch | None = None
 
     def __init__(
         self, *args: Any, alpha: float | None = None, beta: float = 0.4, epsilon: float = 1e-6, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self.alpha, self.beta, self.epsilon = alpha, beta, epsilon
-        self._drawing = Drawing(self.buffer_size, self.n_envs, alpha, epsilon)
+        self._sampler = TransitionSampler(self.buffer_size, self.n_envs, alpha, epsilon)
 
     @property
     def priorities(self) -> PriorityTree | None:
         """What transitions are drawn in proportion to, by position, if the buffer has an `alpha`."""
         self._count()
-        return self._drawing.tree
+        return self._sampler.tree
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
         super().add(obs, next_obs, action, reward, done, infos)
@@ -71,17 +71,17 @@ class JaxSampling(CompressedReplay):
         if beta is not None and self.alpha is None:
             raise BufferOptionError("beta is for draws by priority: give the buffer an alpha, as in alpha=0.6")
         self._count()
-        drawing = self._drawing
-        if not drawing.ring.count:
+        sampler = self._sampler
+        if not sampler.ring.count:
             raise BufferEmptyError("there is nothing to sample yet: add() transitions first")
         words, ahead = self._words(batch_size)
-        positions = drawing.draw(words)
-        rest = small(self, drawing.ring, positions, env)
-        read = partial(observations, self, drawing.ring) if ahead is None else ahead.observations
+        positions = sampler.draw(words)
+        rest = small_fields(self, sampler.ring, positions, env)
+        read = partial(observations, self, sampler.ring) if ahead is None else ahead.observations
         obs, after = (self._shown(part, env) for part in read(rest.first, rest.last))
-        weights = drawing.weights(positions, self.beta if beta is None else beta)
+        weights = sampler.weights(positions, self.beta if beta is None else beta)
         if prefetch:
-            self._ahead = self._begin(batch_size)
+            self._prefetched = self._begin(batch_size)
         return JaxReplaySamples(
             observations=to_jax(obs, device),
             actions=to_jax(rest.actions, device),
@@ -100,27 +100,27 @@ class JaxSampling(CompressedReplay):
         :param td_errors: one for each, of JAX or numpy; their signs do not matter
         """
         self._count()
-        self._drawing.update(indices, td_errors)
+        self._sampler.update(indices, td_errors)
 
     def reset(self) -> None:
         super().reset()
-        self._drawing.clear()
+        self._sampler.clear()
         self._added = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in vars(self).items() if name != "_ahead"}
-        if self._ahead is not None and self._ahead.rng is self.rng:  # its words are drawn again
+        state = {name: value for name, value in vars(self).items() if name != "_prefetched"}
+        if self._prefetched is not None and self._prefetched.rng is self.rng:  # its words are drawn again
             state["rng"] = deepcopy(self.rng)
-            state["rng"].bit_generator.state = self._ahead.state
+            state["rng"].bit_generator.state = self._prefetched.state
         return state
 
     def _count(self) -> None:
-        self._drawing.count(self._added, self.size(), self.pos)
+        self._sampler.count(self._added, self.size(), self.pos)
         self._added = 0  # last: if an interrupt came before, it is seen that the counts do not agree
 
-    def _words(self, batch_size: int) -> tuple[Ints, Ahead | None]:
+    def _words(self, batch_size: int) -> tuple[Ints, PrefetchedBatch | None]:
         """Random words for a batch, and what was decoded ahead for them."""
-        ahead, self._ahead = self._ahead, None
+        ahead, self._prefetched = self._prefetched, None
         if self.rng is None:
             self.rng = np.random.default_rng(np.random.randint(2**31 - 1))  # noqa: NPY002 - the one that SB3 seeds
         if ahead is not None and ahead.rng is self.rng:
@@ -129,13 +129,13 @@ class JaxSampling(CompressedReplay):
             self.rng.bit_generator.state = ahead.state
         return self.rng.integers(0, 2**63, batch_size, np.int64), None
 
-    def _begin(self, batch_size: int) -> Ahead:
+    def _begin(self, batch_size: int) -> PrefetchedBatch:
         """Have the next batch decoded: what would be drawn now."""
         state = self.rng.bit_generator.state if self.rng is not None else None
         words, _ = self._words(batch_size)
-        ring = self._drawing.ring
-        rest = small(self, ring, self._drawing.draw(words), None)
-        return Ahead(self.rng, state, words, rest.first, rest.last, partial(observations, self, ring))
+        ring = self._sampler.ring
+        rest = small_fields(self, ring, self._sampler.draw(words), None)
+        return PrefetchedBatch(self.rng, state, words, rest.first, rest.last, partial(observations, self, ring))
 
     def _shown(self, obs: Any, env: Any) -> Any:
         """Observations as `env`, `output_dtype` and `normalize_images` ask for them."""

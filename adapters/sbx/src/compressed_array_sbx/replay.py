@@ -6,10 +6,10 @@ from typing import Any
 
 import compressed_array_sb3 as cab
 from compressed_array_sb3.replay import CompressedReplay
-from compressed_array_sbx._handing import to_jax
-from compressed_array_sbx._joined import joined
+from compressed_array_sbx._joined_keys import join_keys
 from compressed_array_sbx._mixin import ForSbx
 from compressed_array_sbx._sampling import JaxSampling
+from compressed_array_sbx._to_jax import to_jax
 from compressed_array_sbx.batches import JaxReplaySamples
 
 __all__ = [
@@ -33,7 +33,7 @@ class JoinedKeys(CompressedReplay):
     """Small vectors of one dtype lie side by side, as SBX joins them."""
 
     def _dict_of(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        side_by_side = joined(arrays)
+        side_by_side = join_keys(arrays)
         return super()._dict_of(arrays) if side_by_side is None else side_by_side
 
 

@@ -11,10 +11,10 @@ import torch
 
 from compressed_array.sampling import Ring
 from compressed_array.usage import MemoryUsage
+from compressed_array_torch._buffer_lock import BufferLock
 from compressed_array_torch._items import CPU, Delivery
 from compressed_array_torch._storage import Prepared, Storage
 from compressed_array_torch._tensors import Kind, torch_dtype
-from compressed_array_torch._turns import Turns
 from compressed_array_torch.errors import BufferFullError, BufferOptionError, BufferStateError
 from compressed_array_torch.fields import OBSERVATIONS, Codecs, Field, observation_kinds, shape_of
 from compressed_array_torch.stats_tracker import StatsTracker
@@ -75,7 +75,7 @@ class BaseBuffer:
         self.num_envs, self.reset_strategy = num_envs, ResetStrategy(reset_strategy)
         self.obs_shape, self.action_shape = obs_shape, shape_of(action_shape, "actions")
         self.device, self.store_device = torch.device(device), torch.device(store_device or CPU)
-        self.stats_tracker, self.generator, self._turns = stats_tracker, generator, Turns()
+        self.stats_tracker, self.generator, self._lock = stats_tracker, generator, BufferLock()
         if stats_tracker is not None and stats_tracker.num_envs != num_envs:
             raise BufferOptionError(f"the stats_tracker is for {stats_tracker.num_envs} environments, not {num_envs}")
         extras = dict(fields or {})
@@ -150,7 +150,7 @@ class BaseBuffer:
 
     def reset(self, reset_stats: bool = False) -> None:
         """Hold nothing."""
-        with self._turns.take():
+        with self._lock.held():
             self._empty()
             if reset_stats and self.stats_tracker is not None:
                 self.stats_tracker.reset()
@@ -179,7 +179,7 @@ class BaseBuffer:
 
     def state_dict(self) -> dict[str, Any]:
         """All that is held, in tensors and plain values of its own, for `torch.save`."""
-        with self._turns.take():
+        with self._lock.held():
             return self._state()
 
     def _state(self) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class BaseBuffer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Hold what a buffer made with the same arguments did; the state of another is refused and changes nothing."""
-        with self._turns.take():
+        with self._lock.held():
             ready = self._loading(state)
             self._changes += 1
             for take in ready:

@@ -10,11 +10,11 @@ import torch
 
 import compressed_array as ca
 from compressed_array.usage import PLAIN, KeyUsage, usage_of
-from compressed_array_torch._gathers import Source
+from compressed_array_torch._buffer_lock import BufferLock
 from compressed_array_torch._items import Delivery, DeviceItems, HostItems, check_tensor, decoded
+from compressed_array_torch._row_gather import Source
 from compressed_array_torch._saving import as_bytes, from_bytes
 from compressed_array_torch._tensors import Array, Kind, as_bits, as_host, zeros
-from compressed_array_torch._turns import Turns
 from compressed_array_torch.errors import BufferStateError
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
@@ -64,10 +64,10 @@ class DensePair:
     """
 
     def __init__(
-        self, kind: Kind, rows: int, device: torch.device, delivery: Delivery, turns: Turns | None = None
+        self, kind: Kind, rows: int, device: torch.device, delivery: Delivery, lock: BufferLock | None = None
     ) -> None:
         self.kind, self._delivery, self._rows = kind, delivery, rows
-        self._turns = turns or Turns()  # a reader must not look for an item while it moves
+        self._lock = lock or BufferLock()  # a reader must not look for an item while it moves
         lanes, count = kind.lanes, (rows + 1) * kind.lanes
         self._first_slot = count
         index = torch.int32 if 2 * count < 2**31 else torch.int64
@@ -96,7 +96,7 @@ class DensePair:
         items, others = items.to(self._items.device), others.to(self._items.device)
         self._go_back_to(row)
         here, there = self._turn * lanes, (self._turn + 1) % (self._rows + 1) * lanes
-        with self._turns.take():
+        with self._lock.held():
             self._free += self._slots_of.pop(row, [])
             if self._last_row is None:
                 self._items[here : here + lanes] = items
@@ -155,18 +155,18 @@ class DensePair:
     def read(self, positions: torch.Tensor, others: torch.Tensor | None = None) -> Tensors:
         flat = positions.reshape(-1)
         after = flat if others is None else others.reshape(-1)
-        with self._turns.take():
+        with self._lock.held():
             first = self._items.index_select(0, self._first.index_select(0, flat))
             second = self._after(self._second.index_select(0, after))
         return self._delivered(first, positions), self._delivered(second, positions if others is None else others)
 
     def read_first(self, positions: torch.Tensor) -> torch.Tensor:
-        with self._turns.take():
+        with self._lock.held():
             at = self._first.index_select(0, positions.reshape(-1))
             return self._delivered(self._items.index_select(0, at), positions)
 
     def read_second(self, positions: torch.Tensor) -> torch.Tensor:
-        with self._turns.take():
+        with self._lock.held():
             at = self._second.index_select(0, positions.reshape(-1))
             return self._delivered(self._after(at), positions)
 
@@ -197,7 +197,7 @@ class DensePair:
         return KeyUsage(raw, held, max(steps * lanes - moved - lanes, 0), PLAIN)
 
     def state_dict(self) -> Any:
-        with self._turns.take():
+        with self._lock.held():
             return {
                 "items": self._items[: self._first_slot].clone(),
                 "slots": self._slots[: self._used].clone(),
@@ -223,7 +223,7 @@ class DensePair:
         return partial(self._take, state)
 
     def _take(self, state: Any) -> None:
-        with self._turns.take():
+        with self._lock.held():
             self._items[: self._first_slot].copy_(state["items"])
             self.clear()
             self._take_slots(len(state["slots"]))

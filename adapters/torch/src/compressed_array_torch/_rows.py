@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from compressed_array_torch._gathers import Source, Together
 from compressed_array_torch._items import check_tensor
+from compressed_array_torch._row_gather import RowGather, Source
 from compressed_array_torch._tensors import Array, Kind, as_host, from_host, zeros
 
 
@@ -18,7 +18,7 @@ class Rows:
 
     def __init__(self, kinds: Sequence[Kind], size: int, device: torch.device) -> None:
         self.fields = {kind.name: zeros((size, *kind.shape), kind.dtype, device) for kind in kinds}
-        self._together = Together(size, self.sources)
+        self._row_gather = RowGather(size, self.sources)
 
     @property
     def sources(self) -> list[Source]:
@@ -45,7 +45,7 @@ class Rows:
     def read(self, positions: torch.Tensor, names: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
         """Some fields, or all, at these positions, which may have any number of axes."""
         if names is None:
-            parts = self._together.read(positions)
+            parts = self._row_gather.read(positions)
             if parts is not None:
                 return dict(zip(self.fields, parts, strict=True))
         names = self.fields if names is None else names

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import torch
 
 from compressed_array.usage import MemoryUsage
-from compressed_array_torch._gathers import Together
+from compressed_array_torch._buffer_lock import BufferLock
 from compressed_array_torch._items import CPU, Delivery, DenseItems, DeviceItems, HostItems, Items
 from compressed_array_torch._pairs import DensePair, DevicePair, HostPair, Pair
+from compressed_array_torch._row_gather import RowGather
 from compressed_array_torch._rows import Rows
 from compressed_array_torch._tensors import Array, Kind, as_bits
-from compressed_array_torch._turns import Turns
 from compressed_array_torch.errors import BufferStateError, StepError
 from compressed_array_torch.fields import OBSERVATIONS, SMALL, Codecs, Field, parts_of, tree_of
 
@@ -63,7 +63,7 @@ class Storage:
         self.device, self._delivery, self._rows_count, self.is_paired = device, delivery, rows, is_paired
         self._observations, self.is_tree = observations, list(observations) != [OBSERVATIONS]
         self.lanes = next(iter(observations.values())).lanes
-        self._turns = Turns()  # of all that is moved by writing
+        self._lock = BufferLock()  # of all that is moved by writing
         self.chosen: dict[str, tuple[Kind, Any]] = {}  # the codecs of all that may have one
         self.pairs: dict[str, Pair] = {}
         self.items: dict[str, Items] = {}
@@ -91,7 +91,7 @@ class Storage:
     def _new_pair(self, kind: Kind, codec: Any) -> Pair:
         rows, delivery = self._rows_count, self._delivery
         if codec is None:
-            return DensePair(kind, rows, self.device, delivery, self._turns)
+            return DensePair(kind, rows, self.device, delivery, self._lock)
         if self.device == CPU:
             return HostPair(kind, rows, codec, delivery)
         return DevicePair(kind, rows, codec, self.device, delivery)
@@ -174,23 +174,23 @@ class Storage:
         return self._tree(first), self._tree(second)
 
     @cached_property
-    def _together(self) -> Together | None:
+    def _row_gather(self) -> RowGather | None:
         """What takes all small parts of transitions at once, if observations are such parts, here and where they go."""
         pairs = [pair.sources for pair in self.pairs.values() if isinstance(pair, DensePair)]
         is_here = (self.device, self._delivery.device) == (CPU, CPU)
         if not is_here or len(pairs) < len(self.pairs) or not all(pairs):
             return None
         sources = [source for of_pair in pairs for source in of_pair]
-        return Together(self._rows_count * self.lanes, sources + self.rows.sources)
+        return RowGather(self._rows_count * self.lanes, sources + self.rows.sources)
 
     def transitions(
         self, positions: torch.Tensor, others: torch.Tensor | None = None, without: Sequence[str] = ()
     ) -> tuple[Any, Any, dict[str, torch.Tensor]]:
         """What `both` and `fields` give."""
         parts = None
-        if self._together is not None and others is None and not without:
-            with self._turns.take():
-                parts = self._together.read(positions)
+        if self._row_gather is not None and others is None and not without:
+            with self._lock.held():
+                parts = self._row_gather.read(positions)
         if parts is None:
             return *self.both(positions, others), self.fields(positions, without)
         count = 2 * len(self.pairs)

@@ -57,7 +57,7 @@ class Prefetcher(Iterator[Any]):
             self._waiting = deque(Job(job.words, job.drawn) for job in self._waiting)
             for job in self._waiting:
                 self._jobs.put(job)
-        with self._buffer._turns.take():
+        with self._buffer._lock.held():
             while len(self._waiting) <= self._ahead:
                 words = self._buffer._words(self._batch_size)
                 job = Job(words, self._buffer._draw(words))

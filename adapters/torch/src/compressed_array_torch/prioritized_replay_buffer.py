@@ -95,7 +95,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
         :param beta: in the place of the buffer's own
         """
-        with self._turns.take():
+        with self._lock.held():
             uniforms = self._words(batch_size).cpu().numpy() % STRATA / STRATA
             places = self._tree.draw(uniforms)
             if beta is None:
@@ -133,7 +133,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             raise ValueError(f"{len(errors)} errors for {len(numbers)} transitions")
         if not np.isfinite(errors).all():
             raise PriorityError("errors are finite numbers, and some of these are not: no priority was changed")
-        with self._turns.take():
+        with self._lock.held():
             is_held = self._ring.is_held(numbers)
             priorities = ((np.abs(errors) + self.epsilon) ** self.alpha)[is_held]
             self._tree.update(self._ring.positions(numbers[is_held]), priorities)

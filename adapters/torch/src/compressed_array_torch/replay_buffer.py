@@ -114,7 +114,7 @@ class ReplayBuffer(BaseBuffer):
         """
         has_terminated, is_cut = self._ends(done, terminated, truncated, next_obs)
         values = {"actions": action, "rewards": reward, "terminated": has_terminated, "truncated": is_cut, **fields}
-        with self._turns.take():
+        with self._lock.held():
             self._add_step(self._storage.prepare(obs, next_obs, values), infos, done_reasons)
 
     def _ends(self, done: Any, terminated: Any, truncated: Any, next_obs: Any) -> tuple[Any, Any]:
@@ -135,7 +135,7 @@ class ReplayBuffer(BaseBuffer):
 
     def get(self, batch_size: int) -> ReplayBatch:
         """Transitions, drawn with replacement."""
-        with self._turns.take():
+        with self._lock.held():
             return ReplayBatch(**self._parts(self._ring.draw(self._words(batch_size))))
 
     def sample(self, batch_size: int) -> ReplayBatch:

@@ -117,7 +117,7 @@ class RolloutBuffer(BaseBuffer):
             "advantages": self._nothing,
             **fields,
         }
-        with self._turns.take():
+        with self._lock.held():
             self._add_step(self._storage.prepare(obs, None, values), infos, done_reasons)
             self._is_computed = False
 

@@ -106,7 +106,7 @@ class SequenceReplayBuffer(ReplayBuffer):
 
     def get(self, batch_size: int) -> SequenceBatch:  # type: ignore[override]  # windows, not transitions
         """Windows, drawn with replacement."""
-        with self._turns.take():
+        with self._lock.held():
             return self._batch(self._draw(self._words(batch_size)))
 
     def sample(self, batch_size: int) -> SequenceBatch:  # type: ignore[override]  # as above
@@ -130,7 +130,7 @@ class SequenceReplayBuffer(ReplayBuffer):
             if tuple(tensor.shape) != (*numbers.shape, *kind.shape):
                 raise StepError(f"{name} is of shape {tuple(tensor.shape)}, not {(*numbers.shape, *kind.shape)}")
             values[name] = kind.cast(tensor).reshape(-1, *kind.shape)
-        with self._turns.take():
+        with self._lock.held():
             return self._update(numbers.reshape(-1), values)
 
     def _update(self, numbers: Any, values: Mapping[str, torch.Tensor]) -> int:

@@ -112,7 +112,7 @@ class SharedBuffer(ReplayBuffer):
         return taken
 
     def _take_all(self) -> int:
-        with self._turns.take():
+        with self._lock.held():
             return self._take_waiting()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""`Turns`: one thread at a time uses a buffer, from what is drawn to what is read."""
+"""`BufferLock`: one thread at a time uses a buffer, from what is drawn to what is read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Any
 from compressed_array_torch.errors import BusyBufferError
 
 
-class Turns:
-    """`with turns.take():` waits for other threads.
+class BufferLock:
+    """A lock for one buffer: `with lock.held():` waits for other threads.
 
-    A signal's handler that uses a buffer amid its own thread's use would find it half done, or wait for itself for
-    ever: it is refused. An interrupt may come at any point, since the lock is held by the `with` statement alone.
+    A signal's handler that uses a buffer while its own thread is using it would find it half done, or wait for itself
+    for ever, so it is refused. An interrupt may come at any point: the lock is held by the `with` statement alone.
     """
 
     def __init__(self) -> None:
         self._lock: Any = threading.RLock()
         _all.add(self)
 
-    def take(self) -> Any:
+    def held(self) -> Any:
+        """Returns what a `with` statement holds the lock by; raises BusyBufferError if this thread holds it already."""
         if self._lock._is_owned():  # as `threading.Condition` asks it
             raise BusyBufferError(
                 "a signal's handler came amid a use of this buffer by its own thread: have the handler set a flag, and "
@@ -37,10 +38,10 @@ class Turns:
 
 
 def _after_fork() -> None:
-    """Have new locks in a child, where the threads of the parent that might have had them are no more."""
-    for turns in list(_all):
-        turns._lock = threading.RLock()
+    """Gives every buffer of a child a new lock: the threads of the parent that may hold the old ones are gone."""
+    for lock in list(_all):
+        lock._lock = threading.RLock()
 
 
-_all: weakref.WeakSet[Turns] = weakref.WeakSet()
+_all: weakref.WeakSet[BufferLock] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,10 +1,10 @@
 """Weights for the rows of a loss that SB3's code computes, and errors from it, without a line of that code changed.
 
-A batch's rewards are all that a target is made of besides the network's own values. So during `Lesson.during` they are
-a tensor of a kind of its own, `Target`, as is all that torch computes from it, and torch asks that kind what to do
-(`__torch_function__`) when a loss takes the mean of its rows: there each row gets its weight, and its error goes to the
-buffer. Nothing is patched, and no other thread or model sees any of it. A `train` that does not take each batch to such
-a mean once does something that is not known here, and raises.
+A batch's rewards are all that a target is made of besides the network's own values. So during `WeightedTraining.during`
+they are a tensor of a class of their own, `RewardTensor`, as is all that torch computes from it, and torch asks that
+class what to do (`__torch_function__`) when a loss takes the mean of its rows: there each row gets its weight, and its
+error goes to the buffer. Nothing is patched, and no other thread or model sees any of it. A `train` that does not take
+each batch to such a mean once does something that is not known here, and raises.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ P = ParamSpec("P")
 MEANS = (torch.mean, torch.Tensor.mean)
 
 
-class Learner(Protocol):
+class HasPriorities(Protocol):
     """What learns from errors how much there is to learn."""
 
     def update_priorities(self, indices: Any, td_errors: Any) -> None: ...
 
 
-class Lesson:
+class WeightedTraining:
     """One call of an algorithm's `train` on a buffer with priorities."""
 
-    def __init__(self, buffer: Learner) -> None:
+    def __init__(self, buffer: HasPriorities) -> None:
         self.buffer = buffer
-        self._batches: list[Batch] = []
+        self._batches: list[WeightedBatch] = []
 
     def during(self, train: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call what trains, with this as the current lesson, in a context that ends with the call."""
+        """Call what trains, with this as the current training, in a context that ends with the call."""
 
         def run() -> None:
             _current.set(self)
@@ -47,10 +47,10 @@ class Lesson:
         copy_context().run(run)
         self._check()
 
-    def begin(self, samples: PrioritizedReplayBufferSamples) -> PrioritizedReplayBufferSamples:
+    def add_batch(self, samples: PrioritizedReplayBufferSamples) -> PrioritizedReplayBufferSamples:
         """A batch that was drawn, on its way to a loss."""
         self._check()
-        self._batches.append(Batch(self.buffer, samples))
+        self._batches.append(WeightedBatch(self.buffer, samples))
         return samples._replace(rewards=self._batches[-1].target(samples.rewards))
 
     @property
@@ -63,21 +63,21 @@ class Lesson:
             raise UnweightedLossError("it took no mean over the rows of a target that it made of a batch's rewards")
 
 
-class Batch:
+class WeightedBatch:
     """The weights of one batch, and whether they went into its loss."""
 
-    def __init__(self, buffer: Learner, samples: PrioritizedReplayBufferSamples) -> None:
+    def __init__(self, buffer: HasPriorities, samples: PrioritizedReplayBufferSamples) -> None:
         self._buffer, self._indices, self.weights = buffer, samples.indices, samples.weights
         self.has_loss = False
 
-    def target(self, tensor: torch.Tensor) -> Target:
+    def target(self, tensor: torch.Tensor) -> RewardTensor:
         """A tensor that knows that it is this batch's: one row for each transition."""
         if tensor.shape[:1] != self.weights.shape[:1]:
             raise UnweightedLossError(
                 f"it made a tensor of shape {tuple(tensor.shape)} of a batch of {len(self.weights)} before it took the "
                 "mean of a loss, so that it is not known any more which row is whose"
             )
-        target = tensor.as_subclass(Target)
+        target = tensor.as_subclass(RewardTensor)
         target.batch = self
         return target
 
@@ -90,10 +90,10 @@ class Batch:
         return (self.weights.reshape(-1, *[1] * (rows.ndim - 1)) * rows).mean()
 
 
-class Target(torch.Tensor):
+class RewardTensor(torch.Tensor):
     """Rewards of a batch, and whatever is computed of them until the mean of a loss is taken."""
 
-    batch: Batch | None = None
+    batch: WeightedBatch | None = None
 
     @classmethod
     def __torch_function__(
@@ -116,10 +116,10 @@ class Target(torch.Tensor):
             return batch.target(result) if isinstance(result, torch.Tensor) else result
 
 
-_current: ContextVar[Lesson | None] = ContextVar("lesson", default=None)
+_current: ContextVar[WeightedTraining | None] = ContextVar("training", default=None)
 
 
-def current(buffer: Learner) -> Lesson | None:
-    """The lesson on a buffer that this thread is in, if it is in one."""
-    lesson = _current.get()
-    return lesson if lesson is not None and lesson.buffer is buffer else None
+def current_training(buffer: HasPriorities) -> WeightedTraining | None:
+    """The training on a buffer that this thread is in, if it is in one."""
+    training = _current.get()
+    return training if training is not None and training.buffer is buffer else None

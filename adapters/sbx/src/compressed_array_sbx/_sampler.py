@@ -1,4 +1,4 @@
-"""`Drawing`: which transitions of a buffer there are to be drawn, and which of them random words pick."""
+"""`TransitionSampler`: which transitions of a buffer there are to be drawn, and which of them random words pick."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ints = npt.NDArray[np.int64]
 STRATA = 2**53  # as many as a float tells apart
 
 
-class Drawing:
+class TransitionSampler:
     """Counts the steps of a buffer, and draws by priority if there is an `alpha`, else uniformly.
 
     A step in one environment has a number that is never used again.

@@ -35,14 +35,14 @@ class Columns(KeyedArrays):
     def items(self) -> Any:
         if current() is None:
             return super().items()
-        gathered = Gathered(self)
+        gathered = GatheredRows(self)
         return {name: Column(gathered, name) for name in self.spans}.items()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Columns, (self.whole, self.widths)
 
 
-class Gathered:
+class GatheredRows:
     """The last batch of columns."""
 
     def __init__(self, columns: Columns) -> None:
@@ -60,7 +60,7 @@ class Gathered:
 class Column(NamedTuple):
     """What stands for the array of one key while a sample is read."""
 
-    gathered: Gathered
+    gathered: GatheredRows
     name: str
 
     def __getitem__(self, key: Any) -> Any:
@@ -81,7 +81,7 @@ class ColumnArray(np.ndarray):
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func is np.concatenate:
-            whole = rejoined(*args, **kwargs)
+            whole = whole_batch_of(*args, **kwargs)
             if whole is not None:
                 return whole
         return super().__array_function__(func, types, args, kwargs)
@@ -105,7 +105,7 @@ class ColumnTensor(torch.Tensor):
         return plain.__reduce_ex__(protocol)
 
 
-def joined(arrays: dict[str, Any]) -> Columns | None:
+def join_keys(arrays: dict[str, Any]) -> Columns | None:
     """Arrays of the same kind, laid side by side; None if they are not plain vectors of one dtype."""
     parts = list(arrays.values())
     if len(parts) < 2 or any(type(part) is not np.ndarray or part.ndim != 3 for part in parts):
@@ -133,7 +133,7 @@ def rows_of(whole: Array, parts: tuple[Array, ...]) -> Array:
     return np.take(flat, places, axis=0, out=lend((places.size, flat.shape[1]), flat.dtype), mode="clip")
 
 
-def rejoined(arrays: Sequence[Any], axis: int = 0, **options: Any) -> Array | None:
+def whole_batch_of(arrays: Sequence[Any], axis: int = 0, **options: Any) -> Array | None:
     """The batch that these columns are all of, in order, if that is what they are; it begins with the first column."""
     if axis != 1 or options or any(type(part) is not ColumnArray or part.joined is None for part in arrays):
         return None

@@ -18,7 +18,7 @@ Envs = npt.NDArray[np.int64]
 B = TypeVar("B", bound=BaseBuffer)
 
 
-class Picked:
+class ChosenEnvs:
     """An array of rows and environments, in which row `i` of a batch is read in environment `envs[i]`."""
 
     def __init__(self, array: Any, envs: Envs) -> None:
@@ -34,19 +34,19 @@ class Picked:
         self.array[key] = value
 
 
-def fields_of_steps(buffer: BaseBuffer) -> tuple[str, ...]:
+def per_step_fields(buffer: BaseBuffer) -> tuple[str, ...]:
     """The attributes that have an item for each step of each environment: arrays, and dicts of these."""
     shape = (buffer.buffer_size, buffer.n_envs)
 
-    def is_of_steps(value: Any) -> bool:
+    def is_per_step(value: Any) -> bool:
         if isinstance(value, dict) and value:
-            return all(map(is_of_steps, value.values()))
+            return all(map(is_per_step, value.values()))
         return not isinstance(value, spaces.Space) and getattr(value, "shape", ())[:2] == shape
 
-    return tuple(name for name, value in vars(buffer).items() if is_of_steps(value))
+    return tuple(name for name, value in vars(buffer).items() if is_per_step(value))
 
 
-def twin_of(buffer: B, fields: Iterable[str], envs: Envs | None, **others: Any) -> B:
+def twin_in_envs(buffer: B, fields: Iterable[str], envs: Envs | None, **others: Any) -> B:
     """A buffer with the same arrays, in whose `fields` row `i` of a batch is that of environment `envs[i]`.
 
     :param envs: None if the twin is to have one environment with the rows of all, those of a step one after the other:
@@ -62,11 +62,11 @@ def twin_of(buffer: B, fields: Iterable[str], envs: Envs | None, **others: Any) 
         for name in fields:
             value = own[name]
             if isinstance(value, dict):
-                own[name] = type(value)({key: _of_one(part, envs) for key, part in value.items()})
+                own[name] = type(value)({key: _in_one_env(part, envs) for key, part in value.items()})
             else:
-                own[name] = _of_one(value, envs)
+                own[name] = _in_one_env(value, envs)
     return twin
 
 
-def _of_one(array: Any, envs: Envs | None) -> Any:
-    return array.reshape(-1, 1, *array.shape[2:]) if envs is None else Picked(array, envs)
+def _in_one_env(array: Any, envs: Envs | None) -> Any:
+    return array.reshape(-1, 1, *array.shape[2:]) if envs is None else ChosenEnvs(array, envs)

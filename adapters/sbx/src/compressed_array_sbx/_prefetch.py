@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from compressed_array_sbx._rows import Ints, put
+from compressed_array_sbx._transitions import Ints, replace_rows
 
 Read = Callable[[Ints, Ints], tuple[Any, Any]]
 
 
-class Ahead:
+class PrefetchedBatch:
     """One batch that a thread decodes, the random words for it, and how to take these back.
 
     :param state: of the generator, before the words were drawn
@@ -40,7 +40,7 @@ class Ahead:
             return self._read(first, last)
         if count:
             for into, parts in zip(found, self._read(first[changed], last[changed]), strict=True):
-                put(into, changed, parts)
+                replace_rows(into, changed, parts)
         return found
 
     def _decode(self) -> None:

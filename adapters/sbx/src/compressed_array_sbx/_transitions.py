@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 
-class Small(NamedTuple):
+class SmallFields(NamedTuple):
     """All of a batch but its observations, and which these are: by the numbers of steps that a ring counts."""
 
     first: Ints
@@ -27,14 +27,14 @@ class Small(NamedTuple):
     discounts: Array | None
 
 
-def small(buffer: Any, ring: Ring, positions: Ints, env: Any) -> Small:
+def small_fields(buffer: Any, ring: Ring, positions: Ints, env: Any) -> SmallFields:
     """The fields of transitions at these positions that are cheap to gather."""
     rows, lanes = divmod(positions, ring.lanes)
     numbers, actions = ring.number_at(positions), buffer.actions[rows, lanes]
     if not isinstance(buffer, NStepReplayBuffer):
         dones = buffer.dones[rows, lanes] * (1 - buffer.timeouts[rows, lanes])
         rewards = buffer._normalize_reward(buffer.rewards[rows, lanes], env)
-        return Small(numbers, numbers, actions, dones, rewards, None)
+        return SmallFields(numbers, numbers, actions, dones, rewards, None)
     later = ring.following(numbers, np.arange(buffer.n_steps))
     is_held, (rows, lanes) = ring.is_held(later), divmod(ring.positions(later), ring.lanes)
     ends, cut = buffer.dones[rows, lanes] > 0, buffer.timeouts[rows, lanes] > 0
@@ -44,7 +44,7 @@ def small(buffer: Any, ring: Ring, positions: Ints, env: Any) -> Small:
     which = (np.arange(len(numbers)), lengths - 1)
     dones = (ends & ~cut)[which].astype(np.float32)
     discounts = buffer.gamma ** lengths.astype(np.float32)
-    return Small(numbers, later[which], actions, dones, returns, discounts)
+    return SmallFields(numbers, later[which], actions, dones, returns, discounts)
 
 
 def observations(buffer: Any, ring: Ring, first: Ints, last: Ints) -> tuple[Any, Any]:
@@ -52,12 +52,12 @@ def observations(buffer: Any, ring: Ring, first: Ints, last: Ints) -> tuple[Any,
     obs, after = buffer.observations, buffer.next_observations
     here, there = (divmod(ring.positions(numbers), ring.lanes) for numbers in (first, last))
     if not isinstance(obs, dict):
-        return pair(obs, after, here, there)
-    parts = {key: pair(obs[key], after[key], here, there) for key in obs}
+        return read_both(obs, after, here, there)
+    parts = {key: read_both(obs[key], after[key], here, there) for key in obs}
     return {key: part[0] for key, part in parts.items()}, {key: part[1] for key, part in parts.items()}
 
 
-def pair(obs: Any, after: Any, here: tuple[Ints, Ints], there: tuple[Ints, Ints]) -> tuple[Any, Any]:
+def read_both(obs: Any, after: Any, here: tuple[Ints, Ints], there: tuple[Ints, Ints]) -> tuple[Any, Any]:
     if not isinstance(obs, ca.CompressedArray):  # plain, or on a device
         return obs[here], after[there]
     shape = (len(here[0]), *obs.item_shape)
@@ -67,10 +67,10 @@ def pair(obs: Any, after: Any, here: tuple[Ints, Ints], there: tuple[Ints, Ints]
     return obs.read(here, out[0]), after.read(there, out[1])
 
 
-def put(into: Any, which: Array, parts: Any) -> None:
+def replace_rows(into: Any, which: Array, parts: Any) -> None:
     """Replace some rows of observations."""
     if isinstance(into, dict):
         for key, part in parts.items():
-            put(into[key], which, part)
+            replace_rows(into[key], which, part)
     else:
         into[which] = parts

@@ -1,4 +1,4 @@
-"""`Together`: small tensors of the host at the same positions, all taken in one native call."""
+"""`RowGather`: small tensors of the host at the same positions, all taken in one native call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHORT = 1024
 Source = tuple[torch.Tensor, torch.Tensor | None]
 
 
-class Together:
+class RowGather:
     """Tensors of rows, each with whole numbers of int32 or int64 that say which row is at a position, or without.
 
     What `read` gives is what `index_select` would; None where that has to be asked.
