@@ -81,6 +81,17 @@ def test_names_are_where_they_were(module: str) -> None:
     assert [name for name in IMPORTS[module] if not hasattr(found, name)] == []
 
 
+def test_nothing_else_imports_what_is_there_for_compatibility() -> None:
+    """So that a reader may skip it: the package's docstring lists it, and each of its modules begins by saying so."""
+    package = Path(str(cab.__file__)).parent
+    compatible = {*package.glob("compressed/**/*.py"), *package.glob("gpu_buffers/*.py"), package / "_extra_buffers.py"}
+    assert all(file.read_text().startswith('"""Compatibility only: ') for file in compatible)
+    for file in {*package.rglob("*.py")} - compatible - {package / "__init__.py"}:
+        text = file.read_text()
+        for name in ("compressed", "gpu_buffers", "_extra_buffers"):
+            assert f"compressed_array_sb3.{name}" not in text, file
+
+
 def test_the_version_of_sb3_is_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cab.sb3_version() >= (2, 7, 0)
     for text, numbers in {

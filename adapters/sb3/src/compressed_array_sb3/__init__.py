@@ -3,6 +3,19 @@
 >>> from stable_baselines3 import DQN
 >>> from compressed_array_sb3 import CompressedReplayBuffer
 >>> model = DQN("MlpPolicy", "CartPole-v1", replay_buffer_class=CompressedReplayBuffer)
+
+Programs that were written for sb3-extra-buffers run when they change the name of the package. What is here for that
+reason alone, and what no other module imports:
+
+================================  ====================================================================================
+`compressed`, and all below it    the names of `sb3_extra_buffers.compressed`; `compression_methods.compression_methods`
+                                  makes the pairs of functions that are called compression methods there
+`gpu_buffers`, and all below it   the names of `sb3_extra_buffers.gpu_buffers`
+`_extra_buffers`                  `DummyCls` and `sb3_version`
+================================  ====================================================================================
+
+The buffers also take its options `compression_method`, `compression_kwargs`, `decompression_kwargs` and `dtypes`, and
+the modules of `training_utils` have the names that they have there.
 """
 
 from importlib.util import find_spec as _find_spec
@@ -20,8 +33,7 @@ from compressed_array import (
     init_jit,
 )
 from compressed_array.usage import KeyUsage, MemoryUsage
-from compressed_array_sb3._dummy import DummyCls
-from compressed_array_sb3._sb3_version import sb3_version
+from compressed_array_sb3._extra_buffers import DummyCls, sb3_version
 from compressed_array_sb3._version import __version__
 from compressed_array_sb3.callbacks import BufferStatsCallback
 from compressed_array_sb3.errors import (

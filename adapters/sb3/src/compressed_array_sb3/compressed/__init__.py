@@ -1,4 +1,4 @@
-"""The names of `sb3_extra_buffers.compressed`, so that its users change the name of the package and nothing else."""
+"""Compatibility only: the names of `sb3_extra_buffers.compressed`, for programs that change only the package."""
 
 from compressed_array_sb3 import (
     CompressedArray,

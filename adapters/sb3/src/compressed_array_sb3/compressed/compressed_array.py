@@ -1,4 +1,4 @@
-"""The names of `sb3_extra_buffers.compressed.compressed_array`."""
+"""Compatibility only: the names of `sb3_extra_buffers.compressed.compressed_array`."""
 
 from compressed_array_sb3 import CompressedArray
 

@@ -1,4 +1,4 @@
-"""The names of `sb3_extra_buffers.compressed.compressed_replay`."""
+"""Compatibility only: the names of `sb3_extra_buffers.compressed.compressed_replay`."""
 
 from compressed_array_sb3 import CompressedDictReplayBuffer, CompressedReplayBuffer
 

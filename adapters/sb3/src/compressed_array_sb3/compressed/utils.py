@@ -1,4 +1,4 @@
-"""The names of `sb3_extra_buffers.compressed.utils`, of which one is used by anybody."""
+"""Compatibility only: the one name of `sb3_extra_buffers.compressed.utils` that its users import."""
 
 from compressed_array_sb3 import find_smallest_dtype
 

@@ -1,4 +1,4 @@
-"""The names of `sb3_extra_buffers.gpu_buffers`, so that its users change the name of the package and nothing else."""
+"""Compatibility only: the names of `sb3_extra_buffers.gpu_buffers`, for programs that change only the package."""
 
 from compressed_array.torch import DeviceArray, find_gpu_buffer_dtypes, has_zstd
 from compressed_array_sb3.gpu import (

@@ -1,4 +1,4 @@
-"""The names of `sb3_extra_buffers.gpu_buffers.utils`."""
+"""Compatibility only: the names of `sb3_extra_buffers.gpu_buffers.utils`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,21 @@ def estimate_max_slot_bytes(
     overalloc_factor: float = 1.5,
     compresslevel: int | None = None,
 ) -> int:
-    """The bytes that an observation of `flat_len` elements, or of that shape, takes at the most, by any method.
+    """Returns how many bytes an observation takes at the most, by any method.
 
-    What does not shrink is kept as it is, so that this is the size of the observation and a little more. The other
-    arguments are accepted for users of sb3-extra-buffers and change nothing: nobody has to size a heap here.
+    What does not shrink is kept as it is, so that this is the size of the observation and a little more. Nobody has to
+    size a heap here.
+
+    Args:
+        flat_len: How many elements an observation has, or its shape.
+        elem_type: Their dtype, of torch or numpy.
+        runs_type: Changes nothing.
+        compression_method: Changes nothing.
+        overalloc_factor: Changes nothing.
+        compresslevel: Changes nothing.
+
+    >>> estimate_max_slot_bytes((84, 84))
+    7120
     """
     elements = flat_len if isinstance(flat_len, int) else prod(int(n) for n in flat_len)
     dtype = elem_type if isinstance(elem_type, torch.dtype) else numpy_dtype_to_torch(elem_type)

@@ -1,4 +1,4 @@
-"""The codecs of `compressed_array` as pairs of functions, which is what sb3-extra-buffers calls a compression method.
+"""Compatibility only: codecs as pairs of functions, which is what sb3-extra-buffers calls compression methods.
 
 The bytes are those of this package's codecs and not of sb3-extra-buffers: each reads its own.
 """
@@ -38,7 +38,7 @@ Array = npt.NDArray[Any]
 
 
 class Compress(Protocol):
-    """A function from the elements of an array to bytes."""
+    """A function that turns the elements of an array into bytes."""
 
     def __call__(
         self,
@@ -50,7 +50,7 @@ class Compress(Protocol):
 
 
 class Decompress(Protocol):
-    """A function from those bytes to the elements, in one dimension."""
+    """A function that turns those bytes back into elements, in one dimension unless `arr_configs` has a shape."""
 
     def __call__(
         self,
@@ -62,7 +62,7 @@ class Decompress(Protocol):
 
 
 class CompressionMethods(NamedTuple):
-    """Both directions of a method."""
+    """The two functions of a method."""
 
     compress: Compress
     decompress: Decompress
@@ -102,7 +102,7 @@ def _codec(method: str, dtype: np.dtype[Any], options: dict[str, Any]) -> Any:
 
 
 def pair(method: str) -> CompressionMethods:
-    """The functions of a method; whether its library is there is seen when they are called."""
+    """Returns the functions of a method; one whose library is missing raises when it is called."""
     return CompressionMethods(partial(_compress, method), partial(_decompress, method))
 
 

@@ -1,4 +1,4 @@
-"""The names of `sb3_extra_buffers.compressed.compression_methods.compression_methods_numba`."""
+"""Compatibility only: the names of `sb3_extra_buffers.compressed.compression_methods.compression_methods_numba`."""
 
 from compressed_array import init_jit
 from compressed_array_sb3.compressed.compression_methods.compression_methods import pair

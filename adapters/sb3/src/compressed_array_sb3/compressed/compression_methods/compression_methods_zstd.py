@@ -1,4 +1,4 @@
-"""The names of `sb3_extra_buffers.compressed.compression_methods.compression_methods_zstd`."""
+"""Compatibility only: the names of `sb3_extra_buffers.compressed.compression_methods.compression_methods_zstd`."""
 
 from compressed_array_sb3.compressed.compression_methods.compression_methods import pair
 
