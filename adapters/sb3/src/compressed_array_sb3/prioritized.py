@@ -20,7 +20,7 @@ import torch
 from stable_baselines3.common.buffers import BaseBuffer, NStepReplayBuffer
 
 from compressed_array.errors import PriorityError
-from compressed_array.sampling import PriorityTree, Ring
+from compressed_array.sampling import PriorityTree, Ring, importance_weights, priorities_of
 from compressed_array.usage import MemoryUsage
 from compressed_array_sb3._chosen_envs import per_step_fields, twin_in_envs
 from compressed_array_sb3._mixin import CompressedBuffer
@@ -91,8 +91,7 @@ class PrioritizedReplay(CompressedReplay):
         epsilon: float = 1e-6,
         **kwargs: Any,
     ) -> None:
-        if not (0 <= alpha < np.inf and 0 <= epsilon < np.inf):
-            raise BufferOptionError(f"alpha and epsilon are not negative, and these are {alpha} and {epsilon}")
+        check_exponents(alpha, epsilon)
         self.alpha, self.beta, self.epsilon = alpha, beta, epsilon
         self.progress_remaining = 1.0
         self.current_beta  # noqa: B018 - refuses one that is wrong
@@ -142,11 +141,8 @@ class PrioritizedReplay(CompressedReplay):
             self._fields = per_step_fields(self)
         twin = twin_in_envs(self, self._fields, envs, _pairs=self._pairs, to_torch=self._taking_over())
         samples = twin._get_samples(rows, env=env)
-        # (N * P)^-beta over its largest value, that of the least priority, comes to this.
-        weights = self._tree[places]
-        weights /= self._tree.min
-        weights **= -self.current_beta
-        column = torch.from_numpy(weights.astype(np.float32)[:, None]).to(self.device)
+        weights = importance_weights(self._tree, places, self.current_beta)
+        column = torch.from_numpy(weights[:, None]).to(self.device)
         numbers = self._ring.number_at(places)
         numbers.flags.writeable = False  # so that they are known again: nobody can have changed them
         self._last = numbers, places, self._ring.steps
@@ -168,11 +164,9 @@ class PrioritizedReplay(CompressedReplay):
             raise PriorityError(f"{len(errors)} errors for {len(numbers)} transitions: give one for each of indices")
         known, places, steps = self._last
         if numbers is not known or steps != self._ring.steps:
-            is_held = self._held(numbers)
+            is_held = still_held(self._ring, numbers)
             places, errors = self._ring.positions(numbers[is_held]), errors[is_held]
-        priorities = np.abs(errors, dtype=np.float64)
-        priorities += self.epsilon
-        priorities **= self.alpha
+        priorities = priorities_of(errors, self.alpha, self.epsilon)
         self._tree.update(places, priorities)
         self._largest = max(self._largest, float(np.maximum.reduce(priorities, initial=0.0)))
         self._unanswered = 0
@@ -194,13 +188,6 @@ class PrioritizedReplay(CompressedReplay):
             return places, None
         rows = places // self.n_envs
         return rows, places - rows * self.n_envs
-
-    def _held(self, numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Which transitions are still there, of some that were once."""
-        if numbers.size and not (numbers.min() >= 0 and numbers.max() < self._ring.steps * self.n_envs):
-            raise IndexError("no sample of this buffer has had these indices: give those of one")
-        is_held: npt.NDArray[np.bool_] = self._ring.is_held(numbers)
-        return is_held
 
     def _taking_over(self) -> Callable[[Any], Any]:
         """`to_torch` for what SB3 has just gathered, which is nobody else's and need not be copied."""
@@ -240,6 +227,20 @@ class CompressedPrioritizedNStepReplayBuffer(PrioritizedReplay, CompressedNStepR
 
 class CompressedPrioritizedDictNStepReplayBuffer(PrioritizedReplay, CompressedDictNStepReplayBuffer):
     """`CompressedDictNStepReplayBuffer` with priorities."""
+
+
+def check_exponents(alpha: float, epsilon: float) -> None:
+    """Refuses an `alpha` or `epsilon` that makes no priorities of errors."""
+    if not (0 <= alpha < np.inf and 0 <= epsilon < np.inf):
+        raise BufferOptionError(f"alpha and epsilon are not negative, and these are {alpha} and {epsilon}")
+
+
+def still_held(ring: Ring, numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Returns which transitions a ring still holds, by numbers that batches have had; raises for any other number."""
+    if numbers.size and not (numbers.min() >= 0 and numbers.max() < ring.steps * ring.lanes):
+        raise IndexError("no batch of this buffer has had these indices: give those of one")
+    is_held: npt.NDArray[np.bool_] = ring.is_held(numbers)
+    return is_held
 
 
 def _on_host(values: Any) -> npt.NDArray[Any]:

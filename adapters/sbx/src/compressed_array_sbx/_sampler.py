@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array.sampling import PriorityTree, Ring
+from compressed_array.sampling import PriorityTree, Ring, importance_weights, priorities_of
 from compressed_array_sb3 import BufferOptionError
+from compressed_array_sb3.prioritized import check_exponents, still_held
 
 Ints = npt.NDArray[np.int64]
 STRATA = 2**53  # as many as a float tells apart
@@ -21,8 +22,7 @@ class TransitionSampler:
     """
 
     def __init__(self, rows: int, lanes: int, alpha: float | None, epsilon: float) -> None:
-        if not (0 <= (alpha or 0.0) < np.inf and 0 <= epsilon < np.inf):
-            raise BufferOptionError(f"alpha and epsilon are not negative, and these are {alpha} and {epsilon}")
+        check_exponents(alpha or 0.0, epsilon)
         self.ring = Ring(rows, lanes)
         self.tree = None if alpha is None else PriorityTree(self.ring.size)
         self._alpha, self._epsilon = alpha or 0.0, epsilon
@@ -61,9 +61,7 @@ class TransitionSampler:
             return None
         if not 0 <= beta < np.inf:
             raise BufferOptionError(f"beta is not negative, and this is {beta}")
-        # (N * P)^-beta over its largest value, that of the least priority, comes to this.
-        weights: npt.NDArray[np.float64] = (self.tree[positions] / self.tree.min) ** -beta
-        return weights.astype(np.float32)
+        return importance_weights(self.tree, positions, beta)
 
     def update(self, indices: Any, td_errors: Any) -> None:
         if self.tree is None:
@@ -71,9 +69,7 @@ class TransitionSampler:
         numbers, errors = np.asarray(indices).reshape(-1), np.asarray(td_errors, np.float64).reshape(-1)
         if numbers.shape != errors.shape:
             raise ValueError(f"{len(errors)} errors for {len(numbers)} transitions")
-        if numbers.size and not (numbers.min() >= 0 and numbers.max() < self.ring.steps * self.ring.lanes):
-            raise IndexError("no batch of this buffer has had these indices: give those of one")
-        is_held = self.ring.is_held(numbers)
-        priorities = (np.abs(errors[is_held]) + self._epsilon) ** self._alpha
+        is_held = still_held(self.ring, numbers)
+        priorities = priorities_of(errors[is_held], self._alpha, self._epsilon)
         self.tree.update(self.ring.positions(numbers[is_held]), priorities)
         self._largest = max(self._largest, float(priorities.max(initial=0.0)))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from compressed_array.errors import PriorityError
-from compressed_array.sampling import PriorityTree
+from compressed_array.sampling import PriorityTree, importance_weights, priorities_of
 from compressed_array.usage import MemoryUsage
 from compressed_array_torch._base import ResetStrategy
 from compressed_array_torch._storage import Chunk, Prepared
@@ -101,14 +101,13 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             if beta is None:
                 beta = self.beta(self._drawn) if callable(self.beta) else self.beta
             self._drawn += 1
-            # (N * P)^-beta over its largest value, that of the least priority, comes to this.
-            weights = (self._tree[places] / self._tree.min) ** -beta
+            weights = importance_weights(self._tree, places, beta)
             positions = torch.from_numpy(places).to(self.store_device)
             indices = torch.from_numpy(self._ring.number_at(places))
             return PrioritizedReplayBatch(
                 **self._parts(positions),
                 indices=indices,
-                weights=torch.from_numpy(weights.astype(np.float32)).to(self.device),
+                weights=torch.from_numpy(weights).to(self.device),
             )
 
     def sample(self, batch_size: int, beta: float | None = None) -> PrioritizedReplayBatch:
@@ -135,7 +134,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             raise PriorityError("errors are finite numbers, and some of these are not: no priority was changed")
         with self._lock.held():
             is_held = self._ring.is_held(numbers)
-            priorities = ((np.abs(errors) + self.epsilon) ** self.alpha)[is_held]
+            priorities = priorities_of(errors[is_held], self.alpha, self.epsilon)
             self._tree.update(self._ring.positions(numbers[is_held]), priorities)
             self._largest = max(self._largest, float(priorities.max(initial=0.0)))
 

@@ -15,9 +15,22 @@ from compressed_array.sampling._gather import Gather as Gather
 from compressed_array.sampling._gather import Table as Table
 from compressed_array.sampling._n_step import NStep as NStep
 from compressed_array.sampling._n_step import n_step as n_step
+from compressed_array.sampling._priorities import importance_weights as importance_weights
+from compressed_array.sampling._priorities import priorities_of as priorities_of
 from compressed_array.sampling._ring import Ring as Ring
 from compressed_array.sampling._tree import PriorityTree as PriorityTree
 from compressed_array.sampling._windows import WindowBatch as WindowBatch
 from compressed_array.sampling._windows import Windows as Windows
 
-__all__ = ["Gather", "NStep", "PriorityTree", "Ring", "Table", "WindowBatch", "Windows", "n_step"]
+__all__ = [
+    "Gather",
+    "NStep",
+    "PriorityTree",
+    "Ring",
+    "Table",
+    "WindowBatch",
+    "Windows",
+    "importance_weights",
+    "n_step",
+    "priorities_of",
+]
