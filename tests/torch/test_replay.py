@@ -11,8 +11,9 @@ import torch
 
 import compressed_array_torch as cat
 from compressed_array_torch import BufferOptionError, ReplayBuffer, ResetStrategy, StepError
+from compressed_array_torch._dense_pair import DensePair
 from compressed_array_torch._items import CPU, Delivery, DeviceItems
-from compressed_array_torch._pairs import DensePair, DevicePair
+from compressed_array_torch._pairs import DevicePair
 from compressed_array_torch._rows import Rows
 from torch_helpers.histories import SHAPES, History, assert_same, at, dtype_of, numbers_of
 

@@ -10,8 +10,9 @@ import torch
 
 from compressed_array.usage import MemoryUsage
 from compressed_array_torch._buffer_lock import BufferLock
+from compressed_array_torch._dense_pair import DensePair
 from compressed_array_torch._items import CPU, Delivery, DenseItems, DeviceItems, HostItems, Items
-from compressed_array_torch._pairs import DensePair, DevicePair, HostPair, Pair
+from compressed_array_torch._pairs import DevicePair, HostPair, Pair
 from compressed_array_torch._row_gather import RowGather
 from compressed_array_torch._rows import Rows
 from compressed_array_torch._tensors import Array, Kind, as_bits
