@@ -35,7 +35,7 @@ class ChosenEnvs:
 
 
 def per_step_fields(buffer: BaseBuffer) -> tuple[str, ...]:
-    """The attributes that have an item for each step of each environment: arrays, and dicts of these."""
+    """Returns the attributes that have an item for each step of each environment: arrays, and dicts of these."""
     shape = (buffer.buffer_size, buffer.n_envs)
 
     def is_per_step(value: Any) -> bool:
@@ -47,11 +47,15 @@ def per_step_fields(buffer: BaseBuffer) -> tuple[str, ...]:
 
 
 def twin_in_envs(buffer: B, fields: Iterable[str], envs: Envs | None, **others: Any) -> B:
-    """A buffer with the same arrays, in whose `fields` row `i` of a batch is that of environment `envs[i]`.
+    """Returns a buffer with the same arrays, in whose `fields` row `i` of a batch is that of environment `envs[i]`.
 
-    :param envs: None if the twin is to have one environment with the rows of all, those of a step one after the other:
-        for plain arrays, and for SB3's buffers that take what belongs to a row from no other row
-    :param others: what else the twin has otherwise
+    Args:
+        buffer: Whose twin is made.
+        fields: The names of its attributes that `per_step_fields` found.
+        envs: The environment of each row of a batch. None if the twin is to have one environment with the rows of all,
+            those of a step one after the other: for plain arrays, and for SB3's buffers that take what belongs to a row
+            from no other row.
+        others: Other attributes that the twin has in the place of the buffer's.
     """
     twin = object.__new__(type(buffer))
     own = twin.__dict__

@@ -20,7 +20,7 @@ PLAIN = "none"
 
 
 def choose(codec: Any, method: str | None, options: Mapping[str, Any] | None) -> Any:
-    """The codec that is meant: a name, a codec, or a mapping of keys to these."""
+    """Returns the codec that the options of a buffer ask for: a name, a codec, or a mapping of keys to these."""
     if method is None:
         if options:
             raise BufferOptionError("compression_kwargs are for a compression_method; give codec='zstd-3', say")
@@ -38,7 +38,7 @@ def choose(codec: Any, method: str | None, options: Mapping[str, Any] | None) ->
 
 
 def _near(name: str, config: dict[str, Any]) -> Any:
-    """The codec of a config, at the nearest level that it has: sb3-extra-buffers hands any level to its libraries."""
+    """Returns the codec of a config at the nearest level it has, since sb3-extra-buffers takes any level."""
     used: Any = PLAIN
     if config["id"] != PLAIN or "level" not in config:  # its `none` ignores a level
         try:
@@ -56,7 +56,7 @@ def _near(name: str, config: dict[str, Any]) -> Any:
 
 
 def for_key(codec: Any, key: str, nbytes: int) -> Any:
-    """The codec of one observation; None where a plain array is best, or asked for."""
+    """Returns the codec of one observation; None where a plain array is best, or asked for."""
     chosen = codec.get(key, "auto") if isinstance(codec, dict) else codec
     if chosen == PLAIN or (chosen == "auto" and nbytes <= SMALL) or nbytes == 0:
         return None
@@ -64,7 +64,7 @@ def for_key(codec: Any, key: str, nbytes: int) -> Any:
 
 
 def check_keys(codec: Any, space: spaces.Space[Any]) -> None:
-    """Refuse codecs for keys that the observations do not have, and names that no codec has."""
+    """Refuses codecs for keys that the observations do not have, and names that no codec has."""
     if isinstance(codec, dict):
         if not isinstance(space, spaces.Dict):
             raise BufferOptionError(

@@ -12,7 +12,7 @@ from compressed_array_sb3.errors import BufferClassError
 
 
 def converted(cls: Any, classes: tuple[type, ...], stock: Any, options: dict[str, Any]) -> Any:
-    """An object of a compressed class, made from the stock `classes`, with everything that a stock buffer holds."""
+    """Returns an object of a compressed class, made from the stock `classes`, with all that a stock buffer holds."""
     kind: type = type(stock)
     if kind is not classes[0]:
         raise BufferClassError(
@@ -30,7 +30,7 @@ def converted(cls: Any, classes: tuple[type, ...], stock: Any, options: dict[str
 
 
 def _arguments(classes: tuple[type, ...], stock: BaseBuffer) -> dict[str, Any]:
-    """What the stock buffer was made with, by the names that its classes give to it."""
+    """Returns what the stock buffer was made with, by the names that its classes give to it."""
     names = [name for base in classes for name in inspect.signature(base.__init__).parameters]  # type: ignore[misc]  # of a class, not an instance
     given = {name: getattr(stock, name) for name in names if hasattr(stock, name) and name != "optimize_memory_usage"}
     if isinstance(stock, ReplayBuffer):  # which divides what it is given by the number of environments
@@ -44,7 +44,7 @@ def _shares_rows(stock: Any) -> bool:
 
 
 def _unroll(made: Any) -> None:
-    """Put the oldest transition first.
+    """Puts the oldest transition first.
 
     If rows are shared, a full buffer has one transition less than rows: the newest next observation lies where the
     oldest observation was. SB3 leaves that row out when it samples; here it becomes the row that is written next.
@@ -56,7 +56,7 @@ def _unroll(made: Any) -> None:
 
 
 def _fill(made: Any, stock: Any) -> None:
-    """Write all observations, oldest first and those of a step together, as they came."""
+    """Writes all observations, oldest first and those of a step together, as they came."""
     is_flat = getattr(stock, "generator_ready", False)
     pairs = []
     for name in made.observation_fields:
@@ -79,7 +79,7 @@ def _fill(made: Any, stock: Any) -> None:
 
 
 def _rows(stock: Any) -> list[int]:
-    """The rows that hold something, oldest first."""
+    """Returns the rows that hold something, oldest first."""
     size, pos = stock.buffer_size, stock.pos
     if stock.full and isinstance(stock, ReplayBuffer):
         return [row % size for row in range(pos + _shares_rows(stock), pos + size)]

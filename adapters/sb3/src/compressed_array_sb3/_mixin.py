@@ -30,15 +30,21 @@ Array = npt.NDArray[Any]
 
 
 class CompressedBuffer(BaseBuffer):
-    """What all compressed buffers have in common. Comes before one of SB3's buffers in a list of bases.
+    """What all compressed buffers have in common. It comes before one of SB3's buffers in a list of bases.
 
-    :param codec: how observations are kept: a name such as "auto", "delta", "zstd-3" or "none", a codec of
-        `compressed_array`, or a dict with one of these for each key of a Dict space
-    :param compression_method: what sb3-extra-buffers calls the codec; `compression_kwargs` may give its level
-    :param dtypes: accepted for users of sb3-extra-buffers; observations always keep the dtype of their space
-    :param decompression_kwargs: likewise; a codec needs no options to decode
-    :param normalize_images: divide sampled observations by 255 if they are of dtype uint8, or of a Box from 0 to 255
-    :param output_dtype: "float" for samples of float32, "raw" for the dtype of the space
+    Args:
+        buffer_size: How many transitions are kept, as SB3 counts them.
+        observation_space: The space that observations are of.
+        action_space: The space that actions are of.
+        codec: How observations are kept: a name such as "auto", "delta", "zstd-3" or "none", a codec of
+            `compressed_array`, or a dict with one of these for each key of a Dict space.
+        compression_method: What sb3-extra-buffers calls the codec.
+        compression_kwargs: Options of a `compression_method`, of which `compresslevel` gives its level.
+        decompression_kwargs: Accepted for users of sb3-extra-buffers; a codec needs no options to decode.
+        dtypes: Likewise; observations always keep the dtype of their space.
+        normalize_images: Whether sampled observations are divided by 255 if they are of dtype uint8, or of a Box from 0
+            to 255.
+        output_dtype: "float" for samples of float32, "raw" for the dtype of the space.
 
     All other arguments are those of the stock buffer. `optimize_memory_usage` is accepted by every replay buffer and
     changes nothing: what two transitions share is kept once anyway, and no transition is lost for it.
@@ -84,17 +90,18 @@ class CompressedBuffer(BaseBuffer):
 
     @classmethod
     def from_buffer(cls, stock: BaseBuffer, **options: Any) -> Self:
-        """A buffer that samples what one of SB3's does, compressed; `stock` stays as it is.
+        """Returns a compressed buffer that gives the same samples as one of SB3's, which stays as it is.
 
-        :param stock: an object of the class that this one compresses, filled or not
-        :param options: of this buffer, such as `codec`
+        Args:
+            stock: An object of the class that this one compresses, filled or not.
+            options: What else the compressed buffer is made with, such as `codec`.
         """
         made: Self = converted(cls, cls._stock_classes(), stock, options)
         return made
 
     @classmethod
     def _stock_classes(cls) -> tuple[type, ...]:
-        """The buffer of SB3 that this one compresses, and what that derives from."""
+        """Returns the class of SB3 that this one compresses, and the classes that it derives from."""
         return cls.__mro__[cls.__mro__.index(CompressedBuffer) + 1 :]
 
     def reset(self) -> None:
@@ -118,7 +125,7 @@ class CompressedBuffer(BaseBuffer):
         return super().to_torch(array, copy) if taken is None else taken
 
     def memory_usage(self) -> MemoryUsage:
-        """What is held now, and what SB3 would hold."""
+        """Returns what is held now, and what SB3 would hold."""
         transitions = self.size() * self.n_envs
         fields = [getattr(self, name) for name in self.observation_fields]
         keys = {}
@@ -142,11 +149,11 @@ class CompressedBuffer(BaseBuffer):
         return self._converted(samples, kwargs.get("env"))
 
     def _reads(self) -> SampleScope | None:
-        """What a sample reads its observations through; None where SB3 reads plain arrays as they are."""
+        """Returns what a sample reads its observations through; None where SB3 reads plain arrays as they are."""
         return None if self.is_plain else SampleScope(self._pairs(), self.device)
 
     def _converted(self, samples: Any, env: Any = None) -> Any:
-        """Samples with their observations as `output_dtype` and `normalize_images` ask for them."""
+        """Returns samples with their observations as `output_dtype` and `normalize_images` ask for them."""
         if self.output_dtype == "raw" and not self.normalize_images:
             return samples
         fields = [name for name in ("observations", "next_observations") if hasattr(samples, name)]
@@ -160,7 +167,7 @@ class CompressedBuffer(BaseBuffer):
         return obs.float() if self.output_dtype == "float" else obs
 
     def _copy_of(self, field: Any, *where: int) -> Any:
-        """One observation, a copy."""
+        """Returns a copy of one observation."""
         if isinstance(field, dict):
             return {key: self._copy_of(part, *where) for key, part in field.items()}
         item = field[where]
@@ -170,13 +177,13 @@ class CompressedBuffer(BaseBuffer):
         return checked(obs, self.observation_space, self.obs_shape, self.n_envs)
 
     def _may_skip_checks(self) -> bool:
-        """Whether SB3 may be handed what comes, as it comes."""
+        """Whether steps may go to SB3 unchecked and as they are, once a first one was found to be right."""
         # Numbers in a dict it would put into columns, and the columns into the caller's dict.
         is_dict = isinstance(self.observation_space, spaces.Dict)
         return self.is_plain and not (is_dict and has_discrete(self.observation_space))
 
     def _for_stock_add(self, *step: Any) -> Sequence[Any]:
-        """What SB3's `add` is given for checked observations, one for each of `observation_fields`."""
+        """Returns what SB3's `add` is given for checked observations, one for each of `observation_fields`."""
         if not self._gives_placeholders:
             return [avoid_copy(obs, self.observation_space) for obs in step]
         fields = [getattr(self, name) for name in self.observation_fields]
@@ -186,7 +193,7 @@ class CompressedBuffer(BaseBuffer):
         return [{key: part[i] for key, part in parts.items()} for i in range(len(step))]
 
     def _observation_specs(self) -> Iterator[tuple[str, tuple[int, ...], np.dtype[Any]]]:
-        """Key, shape and dtype of each observation; a single one has the key ""."""
+        """Yields key, shape and dtype of each observation; a single one has the key ""."""
         if isinstance(self.observation_space, spaces.Dict):
             for key, space in self.observation_space.spaces.items():
                 yield key, self.obs_shape[key], np.dtype(space.dtype)  # type: ignore[call-overload]  # a dict here
@@ -194,19 +201,19 @@ class CompressedBuffer(BaseBuffer):
             yield "", self.obs_shape, np.dtype(self.observation_space.dtype)
 
     def _arrays(self) -> list[Any]:
-        """All arrays of observations."""
+        """Returns all arrays of observations."""
         fields = [getattr(self, name) for name in self.observation_fields]
         return [array for field in fields for array in (field.values() if isinstance(field, dict) else [field])]
 
     def _compact(self) -> None:
-        """Give back what the stores keep for the next observation: it will not follow the last one."""
+        """Frees what the stores keep for the next observation, which will not follow the last one."""
         for array in self._arrays():
             store = getattr(array, "store", None)
             if store is not None:
                 store.compact()
 
     def _pairs(self) -> list[tuple[ObservationArray, ObservationArray]]:
-        """The arrays that stand on one store."""
+        """Returns the arrays of observations and next observations, two by two, that share a store."""
         if len(self.observation_fields) < 2:
             return []
         first, second = (getattr(self, name) for name in self.observation_fields)
@@ -214,7 +221,7 @@ class CompressedBuffer(BaseBuffer):
         return [pair for pair in parts if isinstance(pair[0], ObservationArray)]
 
     def _allocate(self, before: Any = None) -> None:
-        """Make the arrays of observations, on the stores of those that were there: these know the stream already."""
+        """Makes the arrays of observations, on the stores of those that were there, which know the stream already."""
         arrays: list[Any] = [{} for _ in self.observation_fields]
         for key, shape, dtype in self._observation_specs():
             full = (self.buffer_size, self.n_envs, *shape)
@@ -232,7 +239,7 @@ class CompressedBuffer(BaseBuffer):
         self._gives_placeholders = adds_as_sb3(type(self)) and not has_discrete(self.observation_space)
 
     def _new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], item_ndim: int, codec: Any, store: Any) -> Any:
-        """An array for observations, on a store that is there already or on one of its own; plain without a codec."""
+        """Returns an array for observations, on a given store or on a new one; a plain array without a codec."""
         if codec is None:
             return np.zeros(shape, dtype)
         if store is not None:
@@ -244,7 +251,7 @@ class CompressedBuffer(BaseBuffer):
 
 
 def placeholders(arrays: Sequence[Any], step: Sequence[Array]) -> Sequence[Array]:
-    """Let arrays of one observation know a step's items, and give what stands for them; a plain array knows nothing."""
+    """Tells arrays of one observation a step's items, and returns what stands for these; a plain array gets them."""
     if not isinstance(arrays[0], ObservationArray):
         return step
     arrays[0].known = (*arrays[1:], *step)
@@ -268,7 +275,7 @@ def has_discrete(space: spaces.Space[Any]) -> bool:
 def without_optimize(
     stock: tuple[type, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments for the stock classes, without switching on their `optimize_memory_usage`, which forgets things."""
+    """Returns arguments for the stock classes without `optimize_memory_usage`, by which SB3 forgets transitions."""
     for base in stock:
         names = list(inspect.signature(base.__init__).parameters)  # type: ignore[misc]  # of a class, not an instance
         if "optimize_memory_usage" in names:

@@ -21,7 +21,7 @@ from compressed_array_sb3.errors import BufferClassError, BufferOptionError
 
 
 def check_class(buffer: BaseBuffer, space: spaces.Space[Any], options: Mapping[str, Any]) -> None:
-    """Refuse a class for another space, or for another kind of algorithm, as told by what the algorithm passes."""
+    """Refuses a class for another space, or for another kind of algorithm, as seen from what the algorithm passes."""
     name, is_dict = type(buffer).__name__, isinstance(space, spaces.Dict)
     if isinstance(buffer, RolloutBuffer) and "optimize_memory_usage" in options:
         raise BufferClassError(
@@ -46,7 +46,7 @@ def check_class(buffer: BaseBuffer, space: spaces.Space[Any], options: Mapping[s
 
 
 def check_size(buffer_size: Any) -> None:
-    """Refuse a size that is no positive whole number, which SB3 takes for 1, or fails with later."""
+    """Refuses a size that is no positive whole number, which SB3 takes for 1, or fails with later."""
     try:
         enough = operator.index(buffer_size) >= 1
     except TypeError:
@@ -57,7 +57,7 @@ def check_size(buffer_size: Any) -> None:
 
 
 def images(space: spaces.Space[Any], key: str = "") -> frozenset[str]:
-    """The keys whose observations go from 0 to 255, and are divided by that; "" for those of a space without keys."""
+    """Returns the keys whose observations go from 0 to 255, to be divided by that; "" for a space without keys."""
     if isinstance(space, spaces.Dict):
         return frozenset().union(*(images(part, name) for name, part in space.spaces.items()))
     if space.dtype == np.uint8:

@@ -54,7 +54,12 @@ Pairs = Sequence[tuple[ObservationArray, ObservationArray]]
 
 
 class SampleScope:
-    """What one sample for a device reads: whatever `during` calls, in its thread."""
+    """The reads of one sample: those of whatever `during` calls, in its thread.
+
+    Args:
+        pairs: Arrays of observations and next observations that share a store.
+        device: Where the sample's tensors go.
+    """
 
     def __init__(self, pairs: Pairs, device: torch.device | str) -> None:
         self._pairs, self._device = pairs, torch.device(device)
@@ -64,7 +69,7 @@ class SampleScope:
         self._given: set[int] = set()
 
     def during(self, sample: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call what samples, with these reads as the current ones.
+        """Calls a function that samples, with these reads as the current ones, and returns what it does.
 
         In a context of its own, which ends with the call: an interrupt cannot leave them current, as it could where
         Python code has to take them back.
@@ -77,7 +82,7 @@ class SampleScope:
         return copy_context().run(run)
 
     def decode(self, array: ObservationArray, parts: tuple[Array, ...], *, is_pair: bool) -> Array:
-        """The items at `parts`; in a pair of arrays those of the other one as well, which is asked next."""
+        """Returns the items at `parts`; those of the other array of a pair, which is asked next, are decoded along."""
         which = [part.tobytes() for part in parts]
         for i, (owner, known, items) in enumerate(self._decoded_ahead):
             if owner is array and known == which and items.shape[0] == len(parts[0]):
@@ -93,7 +98,7 @@ class SampleScope:
         return self._note(items)
 
     def take_over(self, array: Array) -> torch.Tensor | None:
-        """A tensor on the memory of an array that was decoded here; the second who asks for it gets a copy."""
+        """Returns a tensor on the memory of an array that was decoded here, and a copy when asked again; else None."""
         number = id(array)
         if number not in self._decoded:
             return None
@@ -114,7 +119,7 @@ class SampleScope:
         return decoded
 
     def memory_for(self, array: ObservationArray, parts: tuple[Array, ...]) -> Array | None:
-        """What to decode into, if it matters: for a GPU, memory from which a copy does not wait.
+        """Returns memory to decode into if it matters which: for a GPU, memory from which a copy does not wait.
 
         Torch does not reuse that before the copy is done.
         """
@@ -130,12 +135,12 @@ _current: ContextVar[SampleScope | None] = ContextVar("reads", default=None)
 
 
 def current() -> SampleScope | None:
-    """What this thread is reading for, if it is sampling."""
+    """Returns the reads of the sample that this thread is in the middle of, or None."""
     return _current.get()
 
 
 def batch_key(key: Any, axes: int) -> tuple[Array, ...] | None:
-    """The arrays of a key that picks whole items by one array of integers for each of the grid's axes, else None."""
+    """Returns the arrays of a key that picks whole items by an array of integers for each axis; else None."""
     parts = key if type(key) is tuple else (key,)
     if len(parts) == axes + 1 and type(parts[-1]) is slice and parts[-1] == slice(None):
         parts = parts[:-1]

@@ -16,14 +16,14 @@ Array = npt.NDArray[Any]
 
 
 def without_elements(space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """A space with the same keys whose observations have no elements, so that SB3 allocates nothing for them."""
+    """Returns a space with the same keys whose observations have no elements: SB3 allocates nothing for them."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: without_elements(part) for key, part in space.spaces.items()})
     return spaces.Box(0, 1, (0,), np.float32)
 
 
 def checked(obs: Any, space: spaces.Space[Any], shape: Any, n_envs: int) -> Any:
-    """Observations of `n_envs` environments in the space's dtype, to be added; raises if they are something else.
+    """Returns observations of `n_envs` environments in the space's dtype; raises if they are something else.
 
     SB3 leaves this to numpy, which repeats one environment's observation for all of them and wraps 300 around to 44.
     """
@@ -48,7 +48,7 @@ def checked(obs: Any, space: spaces.Space[Any], shape: Any, n_envs: int) -> Any:
 
 
 def avoid_copy(obs: Any, space: spaces.Space[Any]) -> Any:
-    """Checked observations, as SB3 is given them where it would copy them."""
+    """Returns checked observations in a form that SB3 does not copy before it assigns them."""
     if isinstance(space, spaces.Dict):
         return {key: avoid_copy(part, space.spaces[key]) for key, part in obs.items()}
     return obs if isinstance(space, spaces.Discrete) else NoCopyArray(obs)

@@ -25,7 +25,7 @@ MEANS = (torch.mean, torch.Tensor.mean)
 
 
 class HasPriorities(Protocol):
-    """What learns from errors how much there is to learn."""
+    """A buffer that takes the errors of batches."""
 
     def update_priorities(self, indices: Any, td_errors: Any) -> None: ...
 
@@ -38,7 +38,7 @@ class WeightedTraining:
         self._batches: list[WeightedBatch] = []
 
     def during(self, train: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call what trains, with this as the current training, in a context that ends with the call."""
+        """Calls a function that trains, with this as the current training, in a context that ends with the call."""
 
         def run() -> None:
             _current.set(self)
@@ -48,14 +48,14 @@ class WeightedTraining:
         self._check()
 
     def add_batch(self, samples: PrioritizedReplayBufferSamples) -> PrioritizedReplayBufferSamples:
-        """A batch that was drawn, on its way to a loss."""
+        """Returns a batch that was drawn with rewards that carry its weights to a loss."""
         self._check()
         self._batches.append(WeightedBatch(self.buffer, samples))
         return samples._replace(rewards=self._batches[-1].target(samples.rewards))
 
     @property
     def mean_weight(self) -> float:
-        """Of all batches; not a number if there was none."""
+        """Returns the mean weight of all batches; not a number if there was none."""
         return float(torch.tensor([batch.weights.mean() for batch in self._batches]).mean())
 
     def _check(self) -> None:
@@ -71,7 +71,7 @@ class WeightedBatch:
         self.has_loss = False
 
     def target(self, tensor: torch.Tensor) -> RewardTensor:
-        """A tensor that knows that it is this batch's: one row for each transition."""
+        """Returns a tensor that knows that it is this batch's, with one row for each transition."""
         if tensor.shape[:1] != self.weights.shape[:1]:
             raise UnweightedLossError(
                 f"it made a tensor of shape {tuple(tensor.shape)} of a batch of {len(self.weights)} before it took the "
@@ -82,7 +82,7 @@ class WeightedBatch:
         return target
 
     def loss(self, rows: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
-        """The mean of a loss, in which each row counts by its weight."""
+        """Returns the mean of a loss, in which each row counts by its weight."""
         if self.has_loss:
             raise UnweightedLossError("it took a second mean over the rows of one batch")
         self.has_loss = True
@@ -120,6 +120,6 @@ _current: ContextVar[WeightedTraining | None] = ContextVar("training", default=N
 
 
 def current_training(buffer: HasPriorities) -> WeightedTraining | None:
-    """The training on a buffer that this thread is in, if it is in one."""
+    """Returns the training on a buffer that this thread is in the middle of, or None."""
     training = _current.get()
     return training if training is not None and training.buffer is buffer else None

@@ -16,8 +16,9 @@ class BufferStatsCallback(BaseCallback):
 
     A rollout buffer is looked at after each rollout, any other every `log_freq` steps, and either when training ends.
 
-    :param log_freq: steps between two looks, those of all environments together, as SB3 counts `total_timesteps`. A
-        look takes a pass over the buffer's table; 0 for the last one only
+    Args:
+        log_freq: Steps between two looks, those of all environments together, as SB3 counts `total_timesteps`. A look
+            takes a pass over the buffer's table; 0 for the last one only.
     """
 
     _next = 0

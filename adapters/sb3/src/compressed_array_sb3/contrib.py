@@ -44,7 +44,8 @@ class CompressedMaskableDictRolloutBuffer(CompressedRollout, MaskableDictRollout
 class CompressedRecurrentPPO(RecurrentPPO):
     """`RecurrentPPO`, which lets nobody choose its buffer, with a compressed one.
 
-    :param rollout_buffer_kwargs: for the buffer, as PPO has it: `{"codec": "delta-zstd"}`
+    Args:
+        rollout_buffer_kwargs: Options of the buffer, as PPO has them: `{"codec": "delta-zstd"}`.
     """
 
     def __init__(self, *args: Any, rollout_buffer_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:

@@ -26,9 +26,10 @@ __all__ = ["GpuBuffer", "GpuDictReplayBuffer", "GpuDictRolloutBuffer", "GpuRepla
 class GpuBuffer(CompressedBuffer):
     """`CompressedBuffer` with observations on `buffer_device`, which need not be where samples go.
 
-    :param buffer_device: where observations are kept; `device`, the one for samples, if nothing else is said
-    :param heap_bytes: what the observations of one key may take there at the most; without it, what there is
-    :param max_slot_bytes: deprecated, the same for one observation
+    Args:
+        buffer_device: Where observations are kept; `device`, the one for samples, if nothing else is said.
+        heap_bytes: What the observations of one key may take there at the most; without it, what there is.
+        max_slot_bytes: The same for one observation; deprecated.
     """
 
     def __init__(

@@ -15,11 +15,16 @@ __all__ = ["load_replay_buffer"]
 def load_replay_buffer(
     model: OffPolicyAlgorithm, path: str | Path | io.BufferedIOBase, truncate_last_traj: bool = True
 ) -> None:
-    """`model.load_replay_buffer(path)`, after which the model has a compressed buffer if its class is one.
+    """Loads a replay buffer into a model, and compresses it if the model's `replay_buffer_class` is a compressed one.
 
-    SB3's method takes whatever lies in the file, so that a stock buffer stays one. Here it is turned into a compressed
-    one with the model's `replay_buffer_kwargs`; meanwhile both are in memory. A compressed buffer in the file is taken
-    as it is, with the codec that it was saved with.
+    SB3's own method takes whatever lies in the file, so that a stock buffer stays one. Here it is turned into a
+    compressed one with the model's `replay_buffer_kwargs`; meanwhile both are in memory. A compressed buffer in the
+    file is taken as it is, with the codec that it was saved with.
+
+    Args:
+        model: What gets the buffer.
+        path: What `model.save_replay_buffer` wrote: a path, or an open file.
+        truncate_last_traj: Whether HER's last episode ends here, as in SB3's method.
     """
     before, wanted = model.replay_buffer, model.replay_buffer_class
     model.load_replay_buffer(path, truncate_last_traj)

@@ -24,6 +24,7 @@ from compressed_array.sampling import PriorityTree, Ring, importance_weights, pr
 from compressed_array.usage import MemoryUsage
 from compressed_array_sb3._chosen_envs import per_step_fields, twin_in_envs
 from compressed_array_sb3._mixin import CompressedBuffer
+from compressed_array_sb3._priorities import check_exponents, still_held
 from compressed_array_sb3._weighted_loss import current_training
 from compressed_array_sb3.errors import BufferOptionError, PrioritiesWarning
 from compressed_array_sb3.replay import (
@@ -48,7 +49,7 @@ WARN_AFTER = 1000  # batches
 
 
 class PrioritizedReplayBufferSamples(NamedTuple):
-    """What SB3's samples have, and for each transition the weight of its loss and its number for `update_priorities`.
+    """SB3's samples, with the weight of each transition's loss and its number for `update_priorities`.
 
     Of Dict observations there is a tensor for each key. `weights` are in a column, as rewards are. `indices` are an
     array of the host, which can be read only.
@@ -65,15 +66,16 @@ class PrioritizedReplayBufferSamples(NamedTuple):
 
 
 class PrioritizedReplay(CompressedReplay):
-    """What the prioritized buffers share. Comes before a compressed replay buffer in a list of bases.
+    """What the prioritized buffers share. It comes before a compressed replay buffer in a list of bases.
 
     A transition is drawn with probability p^alpha, where p is what `update_priorities` was told, plus epsilon; new ones
     have the largest p there was so far. One out of each of `batch_size` equal parts of all is drawn.
 
-    :param alpha: how much priorities count; 0 for not at all, and then draws are those of SB3's buffer
-    :param beta: how much `weights` correct for that: 1 for wholly. As all schedules of SB3 it may be a function of
-        `progress_remaining`, which goes from 1 to 0, and which `PrioritizedDQN` sets
-    :param epsilon: what is added to each error, so that none is zero
+    Args:
+        alpha: How much priorities count; 0 for not at all, and then draws are those of SB3's buffer.
+        beta: How much `weights` correct for that: 1 for wholly. As all schedules of SB3 it may be a function of
+            `progress_remaining`, which goes from 1 to 0, and which `PrioritizedDQN` sets.
+        epsilon: What is added to each error, so that none is zero.
     """
 
     _ring: Ring
@@ -99,12 +101,12 @@ class PrioritizedReplay(CompressedReplay):
 
     @property
     def priorities(self) -> PriorityTree:
-        """What transitions are drawn in proportion to, those of a row's environments one after the other."""
+        """Returns what transitions are drawn in proportion to, those of a row's environments one after the other."""
         return self._tree
 
     @property
     def current_beta(self) -> float:
-        """What `beta` is by the progress that remains."""
+        """Returns `beta` at the progress that remains."""
         beta = self.beta(self.progress_remaining) if callable(self.beta) else self.beta
         if not 0 <= beta < np.inf:
             raise BufferOptionError(f"beta is not negative, and with {self.progress_remaining:g} to go it is {beta}")
@@ -112,7 +114,7 @@ class PrioritizedReplay(CompressedReplay):
 
     @classmethod
     def from_buffer(cls, stock: BaseBuffer, **options: Any) -> Self:
-        """A buffer with what one of SB3's holds, all of which has one priority; `stock` stays as it is."""
+        """Returns a buffer with what one of SB3's holds, all of which has one priority; `stock` stays as it is."""
         made = super().from_buffer(stock, **options)
         made._ring.advance(made.pos + made.buffer_size * made.full)
         made._tree.update(np.arange(made._ring.count), made._largest)
@@ -129,9 +131,11 @@ class PrioritizedReplay(CompressedReplay):
         ring.advance(steps)
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
-        """`PrioritizedReplayBufferSamples`: transitions with their weights and numbers.
+        """Returns transitions drawn by priority, with their weights and numbers.
 
-        :param env: a VecNormalize to normalize them by, as in SB3
+        Args:
+            batch_size: How many.
+            env: A VecNormalize to normalize them by, as in SB3.
         """
         if not self.size():
             super().sample(batch_size, env=env)  # which says so
@@ -154,10 +158,13 @@ class PrioritizedReplay(CompressedReplay):
         return made if training is None else training.add_batch(made)
 
     def update_priorities(self, indices: Any, td_errors: Any) -> None:
-        """Say how far off a batch's values were. Transitions that were written over meanwhile are left out.
+        """Sets the priorities of transitions by how far off their values were.
 
-        :param indices: of the samples
-        :param td_errors: one for each; their signs do not matter
+        Transitions that were written over meanwhile are left out.
+
+        Args:
+            indices: What `indices` of the samples says.
+            td_errors: An error for each; their signs do not matter.
         """
         numbers, errors = _on_host(indices), _on_host(td_errors)
         if numbers.shape != errors.shape:
@@ -176,21 +183,21 @@ class PrioritizedReplay(CompressedReplay):
         return replace(usage, rest=usage.rest + self._tree.nbytes)
 
     def _draw(self, batch_size: int) -> Ints:
-        """Places of transitions, drawn by the generator that SB3 draws from."""
+        """Returns places of transitions, drawn by the generator that SB3 draws from."""
         if self.alpha:
             return self._tree.draw(np.random.random(batch_size))  # noqa: NPY002 - what SB3 draws from
         rows = np.random.randint(0, self.size(), size=batch_size)  # noqa: NPY002 - likewise
         return rows * self.n_envs + np.random.randint(0, self.n_envs, size=batch_size)  # noqa: NPY002 - likewise
 
     def _rows(self, places: Ints) -> tuple[Ints, Ints | None]:
-        """The rows of places and their environments, or rows of all environments one after the other."""
+        """Returns the rows of places and their environments, or rows of all environments one after the other."""
         if self.n_envs == 1 or (self.is_plain and not isinstance(self, NStepReplayBuffer)):
             return places, None
         rows = places // self.n_envs
         return rows, places - rows * self.n_envs
 
     def _taking_over(self) -> Callable[[Any], Any]:
-        """`to_torch` for what SB3 has just gathered, which is nobody else's and need not be copied."""
+        """Returns a `to_torch` that does not copy what SB3 has just gathered, which is nobody else's."""
         if self.device.type == "cpu" and type(self).to_torch is CompressedBuffer.to_torch:
             return torch.from_numpy
         return partial(self.to_torch, copy=False)
@@ -227,20 +234,6 @@ class CompressedPrioritizedNStepReplayBuffer(PrioritizedReplay, CompressedNStepR
 
 class CompressedPrioritizedDictNStepReplayBuffer(PrioritizedReplay, CompressedDictNStepReplayBuffer):
     """`CompressedDictNStepReplayBuffer` with priorities."""
-
-
-def check_exponents(alpha: float, epsilon: float) -> None:
-    """Refuses an `alpha` or `epsilon` that makes no priorities of errors."""
-    if not (0 <= alpha < np.inf and 0 <= epsilon < np.inf):
-        raise BufferOptionError(f"alpha and epsilon are not negative, and these are {alpha} and {epsilon}")
-
-
-def still_held(ring: Ring, numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Returns which transitions a ring still holds, by numbers that batches have had; raises for any other number."""
-    if numbers.size and not (numbers.min() >= 0 and numbers.max() < ring.steps * ring.lanes):
-        raise IndexError("no batch of this buffer has had these indices: give those of one")
-    is_held: npt.NDArray[np.bool_] = ring.is_held(numbers)
-    return is_held
 
 
 def _on_host(values: Any) -> npt.NDArray[Any]:

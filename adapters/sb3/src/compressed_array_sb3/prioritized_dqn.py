@@ -27,12 +27,13 @@ BETA = LinearSchedule(0.4, 1.0, 1.0)  # over the whole of a training, as its inv
 
 
 class PrioritizedLearning(OffPolicyAlgorithm):
-    """What algorithms with prioritized replay share. Comes before one of SB3's in a list of bases.
+    """What algorithms with prioritized replay share. It comes before one of SB3's in a list of bases.
 
-    :param alpha: how much priorities count; 0 for not at all
-    :param beta: how much the weights in the loss correct for that; as a learning rate, a number or a function of the
-        progress remaining
-    :param epsilon: what is added to each error
+    Args:
+        alpha: How much priorities count; 0 for not at all.
+        beta: How much the weights in the loss correct for that; as a learning rate, a number or a function of the
+            progress remaining.
+        epsilon: What is added to each error.
 
     All other arguments are the algorithm's own. Without a `replay_buffer_class`, the prioritized one for its
     observations and `n_steps` is taken; `replay_buffer_kwargs` may have `codec` and the three above.
@@ -103,7 +104,7 @@ class PrioritizedDQN(PrioritizedLearning, DQN):
 
 
 def buffer_class(space: spaces.Space[Any], n_steps: int) -> type[ReplayBuffer]:
-    """The prioritized buffer for observations of a space, as SB3 chooses among its own."""
+    """Returns the prioritized buffer for observations of a space, as SB3 chooses among its own."""
     if isinstance(space, spaces.Dict):
         return CompressedPrioritizedDictNStepReplayBuffer if n_steps > 1 else CompressedPrioritizedDictReplayBuffer
     return CompressedPrioritizedNStepReplayBuffer if n_steps > 1 else CompressedPrioritizedReplayBuffer

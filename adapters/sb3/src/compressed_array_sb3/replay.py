@@ -48,7 +48,7 @@ class CompressedReplay(CompressedBuffer):
             self._forecast()
 
     def _is_time_to_forecast(self) -> bool:
-        """Whether the first steps, of which a plain buffer needs but one, say what all will take."""
+        """Whether there have just been enough steps to tell what all will take; for a plain buffer, one is enough."""
         steps = self._first_steps()
         if self.pos == steps // 2:
             self._stored_at_half = self._stored()
@@ -68,11 +68,21 @@ class CompressedReplay(CompressedBuffer):
         )
 
     def reconstruct_obs(self, idx: int, env_idx: int) -> Any:
-        """The observation of one step of one environment."""
+        """Returns the observation of one step of one environment.
+
+        Args:
+            idx: The row of the step.
+            env_idx: The environment.
+        """
         return self._copy_of(self.observations, idx, env_idx)  # type: ignore[attr-defined]  # of SB3's buffer
 
     def reconstruct_nextobs(self, idx: int, env_idx: int) -> Any:
-        """The observation after it."""
+        """Returns the observation after one step of one environment.
+
+        Args:
+            idx: The row of the step.
+            env_idx: The environment.
+        """
         return self._copy_of(self.next_observations, idx, env_idx)  # type: ignore[attr-defined]  # of SB3's buffer
 
     def _stored(self) -> int:
@@ -80,7 +90,7 @@ class CompressedReplay(CompressedBuffer):
         return sum(store.nbytes for store in stores.values())
 
     def _forecast(self) -> None:
-        """Warn if what is to come does not fit: by the second half of the first steps, since the first one sets up."""
+        """Warns if what is to come does not fit, by what the second half of the first steps took."""
         steps = self._first_steps()
         grown = max(self._stored() - self._stored_at_half, 0) / (steps - steps // 2)
         plain = sum(array.nbytes for array in self._arrays() if getattr(array, "store", None) is None)
@@ -100,7 +110,13 @@ class CompressedReplay(CompressedBuffer):
 
 
 class CompressedReplayBuffer(CompressedReplay, ReplayBuffer):
-    """`ReplayBuffer` in a fraction of the memory."""
+    """`ReplayBuffer` in a fraction of the memory; `CompressedBuffer` has its options.
+
+    >>> from gymnasium.spaces import Box, Discrete
+    >>> buffer = CompressedReplayBuffer(1000, Box(0, 255, (84, 84), "uint8"), Discrete(4), codec="delta")
+    >>> buffer.observations.shape
+    (1000, 1, 84, 84)
+    """
 
 
 class CompressedDictReplayBuffer(CompressedReplay, DictReplayBuffer):
@@ -112,7 +128,7 @@ class CompressedNStepReplayBuffer(CompressedReplay, NStepReplayBuffer):
 
 
 class CompressedDictNStepReplayBuffer(CompressedReplay, NStepReplayBuffer, DictReplayBuffer):
-    """n-step returns for Dict observations, which SB3 does not have: its n-step code, run on all keys at once."""
+    """n-step returns for Dict observations, which SB3 does not have, by its own n-step code on all keys at once."""
 
     def _dict_of(self, arrays: dict[str, Any]) -> dict[str, Any]:
         return KeyedArrays(arrays)
@@ -139,7 +155,7 @@ class CompressedHerReplayBuffer(CompressedReplay, HerReplayBuffer):
 
 
 class KeyedArrays(dict[str, Any]):
-    """Arrays by name; a key that is no name picks the same part of each."""
+    """A dict of arrays by name, in which any other key picks the same part of each array."""
 
     def __getitem__(self, key: Any) -> Any:
         return super().__getitem__(key) if isinstance(key, str) else {name: part[key] for name, part in self.items()}

@@ -32,7 +32,11 @@ class CompressedRollout(CompressedBuffer):
         return super().get(batch_size)  # type: ignore[misc]  # of the buffer that comes after this one
 
     def reconstruct_obs(self, idx: int) -> Any:
-        """One observation as a tensor, by its place in the rollout: all steps of one environment, then of the next."""
+        """Returns one observation as a tensor.
+
+        Args:
+            idx: Its place in the rollout, where all steps of one environment come before those of the next.
+        """
         buffer: Any = self  # of SB3's, which has these
         where = (idx,) if buffer.generator_ready else (idx % self.buffer_size, idx // self.buffer_size)
         item = self._copy_of(buffer.observations, *where)

@@ -51,7 +51,7 @@ class GatheredRows:
         self._batch: Array
 
     def at(self, parts: tuple[Array, ...]) -> Array:
-        """Whole rows. Who asks for one column asks for the others next, by the same arrays."""
+        """Returns whole rows. Who asks for one column asks for the others next, by the same arrays."""
         if self._parts is None or any(a is not b for a, b in zip(self._parts, parts, strict=True)):
             self._batch, self._parts = rows_of(self.columns.whole, parts), parts
         return self._batch
@@ -106,7 +106,7 @@ class ColumnTensor(torch.Tensor):
 
 
 def join_keys(arrays: dict[str, Any]) -> Columns | None:
-    """Arrays of the same kind, laid side by side; None if they are not plain vectors of one dtype."""
+    """Returns arrays of the same kind, laid side by side; None if they are not plain vectors of one dtype."""
     parts = list(arrays.values())
     if len(parts) < 2 or any(type(part) is not np.ndarray or part.ndim != 3 for part in parts):
         return None
@@ -123,7 +123,7 @@ def column_tensor(array: ColumnArray) -> torch.Tensor:
 
 
 def rows_of(whole: Array, parts: tuple[Array, ...]) -> Array:
-    """`whole[parts]`, in memory that JAX takes as it is."""
+    """Returns `whole[parts]` in memory that JAX takes as it is."""
     try:
         places = np.ravel_multi_index(parts, whole.shape[:2])
     except ValueError:  # numpy counts from the end, or says what is wrong
@@ -134,7 +134,7 @@ def rows_of(whole: Array, parts: tuple[Array, ...]) -> Array:
 
 
 def whole_batch_of(arrays: Sequence[Any], axis: int = 0, **options: Any) -> Array | None:
-    """The batch that these columns are all of, in order, if that is what they are; it begins with the first column."""
+    """Returns the batch that these columns make up, if they are all of its columns in their order; else None."""
     if axis != 1 or options or any(type(part) is not ColumnArray or part.joined is None for part in arrays):
         return None
     batch, end = arrays[0].joined, 0

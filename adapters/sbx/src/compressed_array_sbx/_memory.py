@@ -32,11 +32,11 @@ class OutputPool:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept and not lent."""
+        """Returns bytes that are kept and not lent."""
         return sum(block.nbytes for block in self._back.copy())
 
     def lend(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """A new array, of whatever was there before."""
+        """Returns a new array, of whatever was there before."""
         nbytes = prod(shape) * dtype.itemsize
         if nbytes < SMALLEST:
             return aligned(nbytes).view(dtype).reshape(shape)

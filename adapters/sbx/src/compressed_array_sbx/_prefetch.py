@@ -1,4 +1,4 @@
-"""Observations decoded ahead, while JAX is busy: of those that turn out to be asked for, all the same ones.
+"""Observations that a thread decodes while JAX is busy, before they are asked for.
 
 What is asked for is drawn when it is asked for. A step's number is never used again, so that rows which were decoded
 for the same number hold the same step, and all others are decoded then.
@@ -18,9 +18,15 @@ Read = Callable[[Ints, Ints], tuple[Any, Any]]
 
 
 class PrefetchedBatch:
-    """One batch that a thread decodes, the random words for it, and how to take these back.
+    """One batch that a thread decodes, the random words it was drawn by, and how to take these back.
 
-    :param state: of the generator, before the words were drawn
+    Args:
+        rng: What drew the words.
+        state: The state of that generator before it drew them.
+        words: The random words of the batch.
+        first: The numbers of the steps whose observations are decoded.
+        last: The numbers of the steps whose next observations are decoded.
+        read: What decodes them.
     """
 
     def __init__(self, rng: Any, state: Any, words: Ints, first: Ints, last: Ints, read: Read) -> None:
@@ -31,7 +37,7 @@ class PrefetchedBatch:
         self._thread.start()
 
     def observations(self, first: Ints, last: Ints) -> tuple[Any, Any]:
-        """What `read` gives for these, once."""
+        """Returns what `read` gives for these steps; to be asked once."""
         self._thread.join()
         found, self._found = self._found, None
         changed = (first != self._first) | (last != self._last)

@@ -19,7 +19,8 @@ Array = npt.NDArray[Any]
 class JaxSampleScope(SampleScope):
     """`SampleScope` whose tensors show the arrays that SB3 gathered, in place of copies of them.
 
-    :param kept: what a buffer consists of; parts of its own arrays are copied all the same
+    Args:
+        kept: What a buffer consists of; parts of its own arrays are copied all the same.
     """
 
     def __init__(self, pairs: Pairs, device: torch.device | str, kept: Iterable[Any]) -> None:
@@ -52,7 +53,7 @@ class JaxSampleScope(SampleScope):
 
 
 def owners(values: Iterable[Any]) -> set[int]:
-    """What has the memory of the plain arrays among values and in dicts among them, by Python's numbers for it."""
+    """Returns the ids of what owns the memory of the plain arrays among values, and in dicts among them."""
     found: set[int] = set()
     for value in values:
         if type(value) is np.ndarray:

@@ -1,4 +1,4 @@
-"""`TransitionSampler`: which transitions of a buffer there are to be drawn, and which of them random words pick."""
+"""`TransitionSampler`: which transitions of a buffer can be drawn, and which of them random words pick."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from compressed_array.sampling import PriorityTree, Ring, importance_weights, priorities_of
 from compressed_array_sb3 import BufferOptionError
-from compressed_array_sb3.prioritized import check_exponents, still_held
+from compressed_array_sb3._priorities import check_exponents, still_held
 
 Ints = npt.NDArray[np.int64]
 STRATA = 2**53  # as many as a float tells apart
@@ -29,7 +29,7 @@ class TransitionSampler:
         self._largest = 1.0  # priority there was so far, to the power of alpha
 
     def count(self, added: int, rows: int, row: int) -> None:
-        """Hear of steps that were added, after which a buffer holds so many rows and writes to `row` next."""
+        """Counts `added` steps, after which the buffer holds `rows` rows and writes to `row` next."""
         ring, tree = self.ring, self.tree
         if (min(len(ring) + added, ring.capacity), (ring.steps + added) % ring.capacity) != (rows, row):
             # Taken over from another buffer, or an interrupt kept a step from being counted.
@@ -44,19 +44,21 @@ class TransitionSampler:
         ring.advance(added)  # last: what an interrupt keeps from being counted is given its priority again
 
     def clear(self) -> None:
+        """Forgets all steps and their priorities."""
         self.ring.clear()
         if self.tree is not None:
             self.tree.clear()
             self._largest = 1.0
 
     def draw(self, words: Ints) -> Ints:
-        """Positions. The same words pick the same ones as long as nothing changes what is there to be drawn."""
+        """Returns positions. The same words pick the same ones as long as nothing changes what can be drawn."""
         if self.tree is not None:
             return self.tree.draw(words % STRATA / STRATA)
         drawn: Ints = self.ring.draw(words)
         return drawn
 
     def weights(self, positions: Ints, beta: float) -> npt.NDArray[np.float32] | None:
+        """Returns the weights of losses, or None where draws are uniform."""
         if self.tree is None:
             return None
         if not 0 <= beta < np.inf:
@@ -64,6 +66,7 @@ class TransitionSampler:
         return importance_weights(self.tree, positions, beta)
 
     def update(self, indices: Any, td_errors: Any) -> None:
+        """Sets the priorities of those of some transitions that are still held."""
         if self.tree is None:
             raise BufferOptionError("this buffer has no priorities: give it an alpha, as in alpha=0.6")
         numbers, errors = np.asarray(indices).reshape(-1), np.asarray(td_errors, np.float64).reshape(-1)

@@ -20,12 +20,13 @@ from compressed_array_sbx.batches import JaxReplaySamples
 
 
 class JaxSampling(CompressedReplay):
-    """What the replay buffers can do beside what SB3's can. All arguments of the SB3 adapter's buffers, and:
+    """What the replay buffers can do beside what SB3's can. They take all arguments of the SB3 adapter's buffers, and:
 
-    :param alpha: how much priorities count in `sample_jax`: 0 for not at all; None for no priorities. `sample`, which
-        SBX's own algorithms call, draws uniformly all the same: they know no weights
-    :param beta: how much `weights` correct for that: 1 for wholly
-    :param epsilon: what is added to each error, so that none is zero
+    Args:
+        alpha: How much priorities count in `sample_jax`: 0 for not at all; None for no priorities. `sample`, which
+            SBX's own algorithms call, draws uniformly all the same: they know no weights.
+        beta: How much `weights` correct for that: 1 for wholly.
+        epsilon: What is added to each error, so that none is zero.
     """
 
     # What `sample_jax` draws by; made from numpy's global generator, which SB3 seeds, when it is first used.
@@ -42,7 +43,7 @@ class JaxSampling(CompressedReplay):
 
     @property
     def priorities(self) -> PriorityTree | None:
-        """What transitions are drawn in proportion to, by position, if the buffer has an `alpha`."""
+        """Returns what transitions are drawn in proportion to, by position, if the buffer has an `alpha`."""
         self._count()
         return self._sampler.tree
 
@@ -59,14 +60,16 @@ class JaxSampling(CompressedReplay):
         prefetch: bool = False,
         device: Any = None,
     ) -> JaxReplaySamples:
-        """Transitions as JAX arrays, drawn by this buffer's own `rng`; by priority if the buffer has an `alpha`.
+        """Returns transitions as JAX arrays, drawn by the buffer's own `rng`, by priority if the buffer has an `alpha`.
 
-        :param env: the `VecNormalize` to normalize observations and rewards with
-        :param beta: in place of the buffer's own
-        :param prefetch: have a thread decode the next batch meanwhile. Batches are the same with and without: what is
-            drawn is looked up when it is asked for. It helps where observations are compressed, and several batches are
-            drawn between steps or the buffer is full
-        :param device: of JAX, if not its default one
+        Args:
+            batch_size: How many.
+            env: The `VecNormalize` to normalize observations and rewards with.
+            beta: What counts in the place of the buffer's own `beta`.
+            prefetch: Whether a thread is to decode the next batch meanwhile. Batches are the same with and without:
+                what is drawn is looked up when it is asked for. It helps where observations are compressed, and
+                several batches are drawn between steps or the buffer is full.
+            device: The device of JAX that they go to; its default one if nothing is said.
         """
         if beta is not None and self.alpha is None:
             raise BufferOptionError("beta is for draws by priority: give the buffer an alpha, as in alpha=0.6")
@@ -94,10 +97,13 @@ class JaxSampling(CompressedReplay):
         )
 
     def update_priorities(self, indices: Any, td_errors: Any) -> None:
-        """Say how far off a batch's values were. Transitions that were written over meanwhile are left out.
+        """Sets the priorities of transitions by how far off their values were.
 
-        :param indices: of the batch
-        :param td_errors: one for each, of JAX or numpy; their signs do not matter
+        Transitions that were written over meanwhile are left out.
+
+        Args:
+            indices: What `indices` of the batch says.
+            td_errors: An error for each, of JAX or numpy; their signs do not matter.
         """
         self._count()
         self._sampler.update(indices, td_errors)
@@ -119,7 +125,7 @@ class JaxSampling(CompressedReplay):
         self._added = 0  # last: if an interrupt came before, it is seen that the counts do not agree
 
     def _words(self, batch_size: int) -> tuple[Ints, PrefetchedBatch | None]:
-        """Random words for a batch, and what was decoded ahead for them."""
+        """Returns random words for a batch, and what was decoded ahead for them."""
         ahead, self._prefetched = self._prefetched, None
         if self.rng is None:
             self.rng = np.random.default_rng(np.random.randint(2**31 - 1))  # noqa: NPY002 - the one that SB3 seeds
@@ -130,7 +136,7 @@ class JaxSampling(CompressedReplay):
         return self.rng.integers(0, 2**63, batch_size, np.int64), None
 
     def _begin(self, batch_size: int) -> PrefetchedBatch:
-        """Have the next batch decoded: what would be drawn now."""
+        """Begins to decode the next batch, as it would be drawn now."""
         state = self.rng.bit_generator.state if self.rng is not None else None
         words, _ = self._words(batch_size)
         ring = self._sampler.ring
@@ -138,7 +144,7 @@ class JaxSampling(CompressedReplay):
         return PrefetchedBatch(self.rng, state, words, rest.first, rest.last, partial(observations, self, ring))
 
     def _shown(self, obs: Any, env: Any) -> Any:
-        """Observations as `env`, `output_dtype` and `normalize_images` ask for them."""
+        """Returns observations as `env`, `output_dtype` and `normalize_images` ask for them."""
         obs = self._normalize_obs(obs, env)
         if self.output_dtype == "raw" and not self.normalize_images:
             return obs

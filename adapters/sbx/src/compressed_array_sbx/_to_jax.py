@@ -8,7 +8,7 @@ import torch
 
 
 def to_jax(value: Any, device: Any = None) -> Any:
-    """An array of numpy, a tensor, or a dict of these, as JAX has them.
+    """Returns an array of numpy, a tensor, or a dict of these, as JAX has them.
 
     JAX may share the memory and expects that nobody changes it: this is for arrays that were made for it.
     """

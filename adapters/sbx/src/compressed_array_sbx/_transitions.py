@@ -28,7 +28,7 @@ class SmallFields(NamedTuple):
 
 
 def small_fields(buffer: Any, ring: Ring, positions: Ints, env: Any) -> SmallFields:
-    """The fields of transitions at these positions that are cheap to gather."""
+    """Returns the fields of transitions at these positions that are cheap to gather."""
     rows, lanes = divmod(positions, ring.lanes)
     numbers, actions = ring.number_at(positions), buffer.actions[rows, lanes]
     if not isinstance(buffer, NStepReplayBuffer):
@@ -48,7 +48,7 @@ def small_fields(buffer: Any, ring: Ring, positions: Ints, env: Any) -> SmallFie
 
 
 def observations(buffer: Any, ring: Ring, first: Ints, last: Ints) -> tuple[Any, Any]:
-    """Observations of steps, and next observations of steps, by numbers; dicts if the buffer has keys."""
+    """Returns observations of steps, and next observations of steps, by numbers; dicts if the buffer has keys."""
     obs, after = buffer.observations, buffer.next_observations
     here, there = (divmod(ring.positions(numbers), ring.lanes) for numbers in (first, last))
     if not isinstance(obs, dict):
@@ -68,7 +68,7 @@ def read_both(obs: Any, after: Any, here: tuple[Ints, Ints], there: tuple[Ints, 
 
 
 def replace_rows(into: Any, which: Array, parts: Any) -> None:
-    """Replace some rows of observations."""
+    """Replaces some rows of observations."""
     if isinstance(into, dict):
         for key, part in parts.items():
             replace_rows(into[key], which, part)

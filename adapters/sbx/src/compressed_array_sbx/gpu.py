@@ -17,7 +17,8 @@ __all__ = ["GpuDictReplayBuffer", "GpuDictRolloutBuffer", "GpuReplayBuffer", "Gp
 class OnDevice(ForSbx, GpuBuffer):
     """Observations on `buffer_device`. SBX has samples brought to the host; `sample_jax` leaves them where they are.
 
-    :param buffer_device: where observations are kept: a GPU if torch has one, since SBX's own `device` is the CPU
+    Args:
+        buffer_device: Where observations are kept: a GPU if torch has one, since SBX's own `device` is the CPU.
     """
 
     def __init__(self, *args: Any, buffer_device: torch.device | str = "auto", **kwargs: Any) -> None:

@@ -49,7 +49,13 @@ class CompressedHerReplayBuffer(ForSbx, cab.CompressedHerReplayBuffer):
     """`HerReplayBuffer` in a fraction of the memory, sampled without copies."""
 
     def sample_jax(self, batch_size: int, env: Any = None, *, device: Any = None) -> JaxReplaySamples:
-        """What `sample` returns, as JAX arrays. Goals are drawn with each sample, so none can be decoded ahead."""
+        """Returns what `sample` does, as JAX arrays. Goals are drawn with each sample, so none can be decoded ahead.
+
+        Args:
+            batch_size: How many transitions.
+            env: The `VecNormalize` to normalize observations and rewards with.
+            device: The device of JAX that they go to; its default one if nothing is said.
+        """
         samples = self.sample(batch_size, env=env)
         return JaxReplaySamples(
             observations=to_jax(samples.observations, device),

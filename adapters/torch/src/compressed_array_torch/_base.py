@@ -34,17 +34,23 @@ class ResetStrategy(Enum):
 class BaseBuffer:
     """What all buffers have in common.
 
-    :param buffer_size: how many steps are kept, in each of which all environments act once
-    :param obs_shape: of one observation; a mapping of names to shapes, nested or not, for several
-    :param obs_dtype: of observations, one for all or a mapping like `obs_shape`
-    :param stats_tracker: is told of each step, if there is one
-    :param codec: how observations are kept: None as they are, "auto" by what is best for them, or a codec of
-        `compressed_array` such as "delta", "delta-zstd" or "zstd-3"; a mapping says so for each field by name, with
-        dots between the names of nested observations
-    :param fields: what else is kept of each step: an argument of `add`, and an attribute of batches
-    :param device: where batches go
-    :param store_device: where steps are kept; the host if nothing is said
-    :param generator: what draws; torch's own if nothing is said
+    Args:
+        buffer_size: How many steps are kept, in each of which all environments act once.
+        num_envs: How many environments there are.
+        obs_shape: The shape of one observation; a mapping of names to shapes, nested or not, for several.
+        action_shape: The shape of one action.
+        stats_tracker: What is told of each step, if there is one.
+        obs_dtype: The dtype of observations, one for all or a mapping like `obs_shape`.
+        action_dtype: The dtype of actions.
+        device: Where batches go.
+        store_device: Where steps are kept; the host if nothing is said.
+        reset_strategy: What becomes of a full buffer when another step comes.
+        codec: How observations are kept: None as they are, "auto" by what is best for them, or a codec of
+            `compressed_array` such as "delta", "delta-zstd" or "zstd-3"; a mapping says so for each field by name, with
+            dots between the names of nested observations.
+        fields: What else is kept of each step: an argument of `add`, and an attribute of batches.
+        generator: What draws; torch's own if nothing is said.
+        own_fields: The scalars that this kind of buffer keeps of each step, with their dtypes.
 
     Several threads may use a buffer: each call is done before another begins.
     """
@@ -113,7 +119,7 @@ class BaseBuffer:
         self._set_up()
 
     def _set_up(self) -> None:
-        """Make what a kind of buffer has beside all this."""
+        """Makes what a kind of buffer has beside all this; called at the end of the constructor."""
 
     def _check_names(self, extras: Mapping[str, Field], taken: list[str]) -> None:
         for name in extras:
@@ -121,7 +127,7 @@ class BaseBuffer:
                 raise BufferOptionError(f"a field cannot be called {name!r}")
 
     def __len__(self) -> int:
-        """How many steps are held, in each of which all environments acted once."""
+        """Returns how many steps are held, in each of which all environments acted once."""
         return len(self._ring)
 
     @property
@@ -130,26 +136,30 @@ class BaseBuffer:
 
     @property
     def capacity(self) -> int:
-        """How many steps there is room for."""
+        """Returns how many steps there is room for."""
         return self._ring.capacity
 
     @property
     def total_capacity(self) -> int:
-        """How many transitions there is room for."""
+        """Returns how many transitions there is room for."""
         return self._ring.size
 
     @property
     def current_size(self) -> int:
-        """How many steps are held."""
+        """Returns how many steps are held."""
         return len(self._ring)
 
     @property
     def total_current_size(self) -> int:
-        """How many transitions are held."""
+        """Returns how many transitions are held."""
         return self._ring.count
 
     def reset(self, reset_stats: bool = False) -> None:
-        """Hold nothing."""
+        """Drops all steps.
+
+        Args:
+            reset_stats: Whether the tracker forgets its episodes, too.
+        """
         with self._lock.held():
             self._empty()
             if reset_stats and self.stats_tracker is not None:
@@ -160,7 +170,7 @@ class BaseBuffer:
         self._storage.clear()
 
     def memory_usage(self) -> MemoryUsage:
-        """What is held now, and what a buffer that compresses nothing would hold."""
+        """Returns what is held now, and what a buffer that compresses nothing would hold."""
         return self._storage.usage(len(self._ring), self._ring.capacity)
 
     def __repr__(self) -> str:
@@ -173,12 +183,12 @@ class BaseBuffer:
         infos: Mapping[str, Any] | None = None,
         done_reasons: list[str | None] | None = None,
     ) -> None:
-        """Tell the tracker of a step that is not added."""
+        """Tells the tracker of a step that is not added."""
         if self.stats_tracker is not None:
             self.stats_tracker.update(dones, rewards, infos, done_reasons)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is held, in tensors and plain values of its own, for `torch.save`."""
+        """Returns all that is held, in tensors and plain values of its own, for `torch.save`."""
         with self._lock.held():
             return self._state()
 
@@ -192,7 +202,7 @@ class BaseBuffer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Hold what a buffer made with the same arguments did; the state of another is refused and changes nothing."""
+        """Takes over the state of a buffer made with the same arguments; any other is refused and changes nothing."""
         with self._lock.held():
             ready = self._loading(state)
             self._changes += 1
@@ -200,7 +210,7 @@ class BaseBuffer:
                 take()
 
     def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
-        """What has to be called to load a state, all of which is looked through first."""
+        """Checks a state, and returns the functions that take it over."""
         if state.get("class") != type(self).__name__:
             raise BufferStateError(f"this is not the state of a {type(self).__name__}")
         missing = sorted({"ring", "storage", "generator"} - state.keys())
@@ -227,7 +237,7 @@ class BaseBuffer:
     def _add_step(
         self, step: Prepared, infos: Mapping[str, Any] | None, done_reasons: Sequence[str | None] | None
     ) -> None:
-        """Keep a step that was looked through, and tell the tracker, whose part of it is looked through first."""
+        """Keeps a step that was checked, and tells the tracker, whose part of it is checked before anything is kept."""
         told = None
         if self.stats_tracker is not None:
             told = self.stats_tracker.checked(step.ended, step.small["rewards"], infos, done_reasons)
@@ -237,14 +247,14 @@ class BaseBuffer:
             self.stats_tracker.add_step(told)
 
     def _add(self, step: Prepared) -> None:
-        """Write a step that was looked through to the next row, and count it."""
+        """Writes a step that was checked to the next row, and counts it."""
         row = self._ring.row
         self._ring.make_room()
         self._storage.write(row, step)
         self._ring.advance()
 
     def _room(self) -> None:
-        """See to it that there is a row to write to."""
+        """Makes room for a step in the way that `reset_strategy` says."""
         if not self._ring.is_full or self.reset_strategy is ResetStrategy.RECURRENT:
             return
         if self.reset_strategy is ResetStrategy.ERROR:
@@ -255,7 +265,7 @@ class BaseBuffer:
         self._empty()
 
     def _words(self, count: int) -> torch.Tensor:
-        """Random whole numbers, where indices are needed."""
+        """Returns random whole numbers, where indices are needed."""
         if count < 1:
             raise ValueError(f"a batch has at least one element, not {count}")
         where = self.store_device if self.generator is None else self.generator.device

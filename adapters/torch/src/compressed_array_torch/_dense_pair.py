@@ -47,7 +47,7 @@ class DensePair:
 
     @property
     def sources(self) -> list[Source]:
-        """Where observations are, and next observations, if each are in one place."""
+        """Returns observations and next observations as `RowGather` takes them; nothing if either lie in two places."""
         return [] if self._slots_apart else [(self._items, self._first), (self._items, self._second)]
 
     def prepare(self, value: Any) -> torch.Tensor:
@@ -71,7 +71,7 @@ class DensePair:
             self._item_row, self._last_row = there // lanes, row
 
     def _go_back_to(self, row: int) -> None:
-        """Have this row be the next one, though it, and some after it, were written before: to no end, as it seems."""
+        """Makes this row the next one to write, though it, and some after it, were written by a call that failed."""
         rows = self._rows
         too_many = ((0 if self._last_row is None else self._last_row + 1) - row) % rows
         if too_many:
@@ -86,7 +86,7 @@ class DensePair:
         write_row_by_row(self, rows, chunk, others)
 
     def _reconcile(self, last_row: int, here: int, items: torch.Tensor) -> None:
-        """Put items where the last step's next observations are, after moving those of them that differ."""
+        """Puts items where the last step's next observations are, after moving those of them that differ."""
         lanes = self.kind.lanes
         held = self._items[here : here + lanes]
         if held.numel() == 0 or torch.equal(as_bits(held), as_bits(items)):
@@ -133,7 +133,7 @@ class DensePair:
             return self._delivered(self._next_items(at), positions)
 
     def _next_items(self, at: torch.Tensor) -> torch.Tensor:
-        """Next observations, of rows or of slots, without asking the device which."""
+        """Returns next observations, of rows or of slots, without asking the device which."""
         if not self._slots_apart:
             return self._items.index_select(0, at)
         usual = self._items.index_select(0, at.clamp(max=self._first_slot - 1))

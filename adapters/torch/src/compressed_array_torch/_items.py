@@ -29,30 +29,30 @@ class Items(Protocol):
     kind: Kind
 
     def prepare(self, value: Any) -> Any:
-        """A step's items in the form that `write` takes them in; raises StepError if they are not of this field."""
+        """Returns a step's items in the form that `write` takes; raises StepError if they are not of this field."""
 
     def write(self, row: int, items: Any) -> None: ...
 
     def update(self, positions: torch.Tensor, items: Any) -> None:
-        """Write items of any steps, (positions, *shape); the last one of those with the same position stays."""
+        """Writes items of any steps, (positions, *shape); the last one of those with the same position stays."""
 
     def chunk(self, steps: int) -> Any:
-        """The first steps, (steps or more, lanes, *shape), in a form that is pickled and `write_chunk` takes."""
+        """Returns the first steps, (steps or more, lanes, *shape), as they are pickled and `write_chunk` takes them."""
 
     def write_chunk(self, rows: slice, chunk: Any) -> None:
-        """Write steps of such a chunk to as many rows."""
+        """Writes steps of such a chunk to as many rows."""
 
     def read(self, positions: torch.Tensor) -> torch.Tensor: ...
 
     def clear(self) -> None:
-        """Hold nothing. What is added next does not follow what was there."""
+        """Drops all items. What is added next does not follow what was there."""
 
     def usage(self, steps: int) -> KeyUsage: ...
 
     def state_dict(self) -> Any: ...
 
     def loading(self, state: Any) -> Callable[[], object]:
-        """What makes this hold what a state does, once that is looked through and found to be of such a field."""
+        """Checks that a state is of such a field, and returns a function that takes it over."""
 
 
 class Delivery:
@@ -63,14 +63,14 @@ class Delivery:
         self._is_gpu = device.type == "cuda"
 
     def empty(self, shape: tuple[int, ...], kind: Kind) -> Array | None:
-        """Memory of the host to decode into, if it matters which: pinned for a GPU."""
+        """Returns memory of the host to decode into, if it matters which: pinned for a GPU."""
         if not self._is_gpu:
             return None
         memory = torch.empty(shape, dtype=torch.from_numpy(np.empty(0, kind.host_dtype)).dtype, pin_memory=True)
         return memory.numpy()
 
     def decoded(self, items: Array, kind: Kind) -> torch.Tensor:
-        """Items that were decoded into such memory, as a tensor on the device."""
+        """Returns items that were decoded into such memory, as a tensor on the device."""
         tensor = from_host(items, kind.dtype)
         return tensor if self.device is CPU else tensor.to(self.device, non_blocking=self._is_gpu)
 
@@ -129,7 +129,7 @@ class HostItems:
         self.use(ca.CompressedArray((rows, *kind.full), kind.host_dtype, item_ndim=len(kind.shape), **where))
 
     def use(self, array: ca.CompressedArray) -> None:
-        """Hold what an array of the right shape holds."""
+        """Takes an array of the right shape for the items."""
         self.array = array
         self.flat = array.reshape(array.shape[0] * self.kind.lanes, *self.kind.shape)
 
@@ -224,12 +224,12 @@ class DeviceItems:
 
 
 def decoded(chunk: Any, kind: Kind) -> torch.Tensor:
-    """The items of a chunk, compressed or not."""
+    """Returns the items of a chunk, compressed or not."""
     return from_host(chunk.read() if isinstance(chunk, ca.CompressedArray) else chunk, kind.dtype)
 
 
 def check_tensor(state: Any, like: torch.Tensor, name: str) -> None:
-    """Refuse what is not a tensor like another one."""
+    """Refuses what is not a tensor like another one."""
     if not isinstance(state, torch.Tensor) or state.shape != like.shape or state.dtype != like.dtype:
         raise BufferStateError(
             f"the state of {name} is not of a buffer like this one, which has {like.dtype} of shape {tuple(like.shape)}"

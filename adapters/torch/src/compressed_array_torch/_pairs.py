@@ -26,24 +26,24 @@ class Pair(Protocol):
     kind: Kind
 
     def prepare(self, value: Any) -> Any:
-        """A step's items in the form that `write` takes them in; raises StepError if they are not of this field."""
+        """Returns a step's items in the form that `write` takes; raises StepError if they are not of this field."""
 
     def write(self, row: int, items: Any, others: Any) -> None: ...
 
     def chunk(self, steps: int) -> tuple[Any, Any]:
-        """The first steps, (steps or more, lanes, *shape), in a form that is pickled and `write_chunk` takes."""
+        """Returns the first steps, (steps or more, lanes, *shape), as they are pickled and `write_chunk` takes them."""
 
     def write_chunk(self, rows: slice, chunk: Any, others: Any) -> None:
-        """Write steps of such a chunk to as many rows."""
+        """Writes steps of such a chunk to as many rows."""
 
     def read(self, positions: torch.Tensor, others: torch.Tensor | None = None) -> Tensors:
-        """Observations at `positions`, and next observations there or at `others`: other steps, or fewer."""
+        """Returns observations at `positions`, and next observations there or at `others`: other steps, or fewer."""
 
     def read_first(self, positions: torch.Tensor) -> torch.Tensor:
-        """Observations alone."""
+        """Returns observations alone."""
 
     def read_second(self, positions: torch.Tensor) -> torch.Tensor:
-        """Next observations alone."""
+        """Returns next observations alone."""
 
     def clear(self) -> None: ...
 
@@ -52,7 +52,7 @@ class Pair(Protocol):
     def state_dict(self) -> Any: ...
 
     def loading(self, state: Any) -> Callable[[], object]:
-        """What makes this hold what a state does, once that is looked through and found to be of such a field."""
+        """Checks that a state is of such a field, and returns a function that takes it over."""
 
 
 class CompressedPair:
@@ -153,7 +153,7 @@ class DevicePair(CompressedPair):
 
 
 def write_row_by_row(pair: Pair, rows: slice, chunk: Any, others: Any) -> None:
-    """Write steps of a chunk row by row, as they would have come, so that what two steps share is found."""
+    """Writes steps of a chunk row by row, as they would have come, so that what two steps share is found."""
     first, second = decoded(chunk, pair.kind), decoded(others, pair.kind)
     for row, items, after in zip(range(rows.start, rows.stop), first, second, strict=True):
         pair.write(row, items, after)

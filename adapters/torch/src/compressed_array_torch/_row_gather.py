@@ -28,7 +28,7 @@ class RowGather:
         self._likes: tuple[tuple[int, ...], list[torch.Tensor]] = (-1,), []
 
     def read(self, positions: torch.Tensor) -> list[torch.Tensor] | None:
-        """Rows of each at the positions, which may have any number of axes."""
+        """Returns rows of each at the positions, which may have any number of axes."""
         if not self._is_covered or positions.dtype is not torch.int64 or not positions.is_contiguous():
             return None
         shape, likes = self._likes
@@ -46,7 +46,7 @@ class RowGather:
         return taken if is_done else None
 
     def _like(self, positions: torch.Tensor) -> list[torch.Tensor] | None:
-        """Tensors of the shapes that are asked for, which take no memory as they are parts of others."""
+        """Returns tensors of the shapes that are asked for, which take no memory as they are parts of others."""
         count, shape = positions.numel(), positions.shape
         if positions.device.type != "cpu" or any(len(rows) < count for rows, _ in self._sources):
             return None

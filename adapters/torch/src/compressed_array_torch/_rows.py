@@ -22,7 +22,7 @@ class Rows:
 
     @property
     def sources(self) -> list[Source]:
-        """Where the fields are."""
+        """Returns the fields as `RowGather` takes them."""
         return [(field, None) for field in self.fields.values()]
 
     @property
@@ -30,12 +30,12 @@ class Rows:
         return sum(field.nbytes for field in self.fields.values())
 
     def write(self, first: int, values: Mapping[str, torch.Tensor]) -> None:
-        """Put values, (count, *shape) each, to the positions from `first` on."""
+        """Puts values, (count, *shape) each, to the positions from `first` on."""
         for name, value in values.items():
             self.fields[name][first : first + value.shape[0]] = value
 
     def chunk(self, count: int) -> dict[str, Array]:
-        """The first rows, for `write_chunk` of others with the same fields."""
+        """Returns the first rows, for `write_chunk` of others with the same fields."""
         return {name: as_host(field[:count]) for name, field in self.fields.items()}
 
     def write_chunk(self, first: int, rows: Mapping[str, Array]) -> None:
@@ -43,7 +43,7 @@ class Rows:
             field[first : first + len(rows[name])] = from_host(rows[name], field.dtype).to(field.device)
 
     def read(self, positions: torch.Tensor, names: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
-        """Some fields, or all, at these positions, which may have any number of axes."""
+        """Returns some fields, or all, at these positions, which may have any number of axes."""
         if names is None:
             parts = self._row_gather.read(positions)
             if parts is not None:
@@ -59,7 +59,7 @@ class Rows:
         return {name: field.clone() for name, field in self.fields.items()}
 
     def loading(self, state: Mapping[str, torch.Tensor]) -> Callable[[], object]:
-        """What makes this hold what a state does, once that is looked through and found to be of such fields."""
+        """Checks that a state is of such fields, and returns a function that takes it over."""
         for name, field in self.fields.items():
             check_tensor(state.get(name), field, name)
         return partial(self._take, state)

@@ -12,14 +12,14 @@ from compressed_array_torch.errors import BufferStateError
 
 
 def as_bytes(array: ca.CompressedArray) -> torch.Tensor:
-    """The file that an array is saved to."""
+    """Returns the file that an array is saved to."""
     file = io.BytesIO()
     ca.save(file, array)
     return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
 
 
 def from_bytes(state: Any, like: ca.CompressedArray, rows: int) -> ca.CompressedArray:
-    """The array of such a file, if it is of so many rows and else like another one."""
+    """Returns the array of such a file, if it is of so many rows and else like another one."""
     if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8 or state.ndim != 1:
         raise BufferStateError("the state of a compressed field is the bytes of a saved array, and this is none")
     try:

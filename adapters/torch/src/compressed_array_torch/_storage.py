@@ -29,7 +29,7 @@ class Prepared(NamedTuple):
 
     @property
     def ended(self) -> torch.Tensor:
-        """Which episodes have ended, for one reason or the other."""
+        """Returns which episodes have ended, for one reason or the other."""
         terminated = self.small["terminated"]
         return terminated | self.small["truncated"].to(terminated.device)
 
@@ -43,10 +43,17 @@ class Chunk(NamedTuple):
 
 
 class Storage:
-    """`rows` steps of observations and other fields.
+    """The observations and other fields of a buffer's steps.
 
-    :param observations: what observations there are; with `is_paired`, also next observations
-    :param fields: the kinds of all other fields; `codecs` says how each is kept, `defaults` how if nothing was said
+    Args:
+        rows: How many steps there is room for.
+        observations: What observations there are, by name.
+        fields: What all other fields are.
+        codecs: How each field is kept.
+        defaults: The buffer's own fields, which say how they are kept if `codecs` does not.
+        device: Where fields are kept.
+        delivery: Where batches go.
+        is_paired: Whether there are next observations.
     """
 
     def __init__(
@@ -106,7 +113,7 @@ class Storage:
         return DeviceItems(kind, rows, codec, self.device, delivery)
 
     def prepare(self, obs: Any, next_obs: Any, fields: Mapping[str, Any]) -> Prepared:
-        """A step, checked and in the form that it is written in; raises StepError before anything has changed."""
+        """Returns a step, checked and as it is written; raises StepError before anything has changed."""
         keepers: Mapping[str, Any] = self.pairs if self.is_paired else self.items
         parts = parts_of(obs, self._observations, "obs")
         items = {name: keepers[name].prepare(part) for name, part in parts.items()}
@@ -129,7 +136,7 @@ class Storage:
 
     @property
     def names(self) -> set[str]:
-        """The fields beside observations."""
+        """Returns the fields beside observations."""
         return {*self._small, *(name for name in self.items if name not in self._observations)}
 
     def write(self, row: int, step: Prepared) -> None:
@@ -141,12 +148,12 @@ class Storage:
         self.rows.write(row * self.lanes, step.small)
 
     def chunk(self, steps: int) -> Chunk:
-        """The first steps, for `write_chunk` of a storage with the same fields."""
+        """Returns the first steps, for `write_chunk` of a storage with the same fields."""
         parts = {name: keeper.chunk(steps) for name, keeper in self._keepers.items()}
         return Chunk(steps, parts, self.rows.chunk(steps * self.lanes))
 
     def write_chunk(self, rows: slice, chunk: Chunk, first: int) -> None:
-        """Write as many steps of a chunk as there are rows, from the step `first` on."""
+        """Writes as many steps of a chunk as there are rows, from the step `first` on."""
         steps = slice(first, first + rows.stop - rows.start)
         for name, part in chunk.parts.items():
             if name in self.pairs:
@@ -157,17 +164,17 @@ class Storage:
         self.rows.write_chunk(rows.start * self.lanes, {name: part[items] for name, part in chunk.small.items()})
 
     def observations(self, positions: torch.Tensor) -> Any:
-        """Observations at these positions: a tensor, or a tree of them."""
+        """Returns observations at these positions: a tensor, or a tree of them."""
         if self.is_paired:
             return self._tree({name: pair.read_first(positions) for name, pair in self.pairs.items()})
         return self._tree({name: self.items[name].read(positions) for name in self._observations})
 
     def next_observations(self, positions: torch.Tensor) -> Any:
-        """Next observations alone."""
+        """Returns next observations at these positions."""
         return self._tree({name: pair.read_second(positions) for name, pair in self.pairs.items()})
 
     def both(self, positions: torch.Tensor, others: torch.Tensor | None = None) -> tuple[Any, Any]:
-        """Observations at these positions, and next observations there, or at others."""
+        """Returns observations at these positions, and next observations there, or at others."""
         if not self.is_tree:
             return self.pairs[OBSERVATIONS].read(positions, others)
         parts = {name: pair.read(positions, others) for name, pair in self.pairs.items()}
@@ -176,7 +183,7 @@ class Storage:
 
     @cached_property
     def _row_gather(self) -> RowGather | None:
-        """What takes all small parts of transitions at once, if observations are such parts, here and where they go."""
+        """Returns what reads all small parts of transitions at once, if observations are small and nothing moves."""
         pairs = [pair.sources for pair in self.pairs.values() if isinstance(pair, DensePair)]
         is_here = (self.device, self._delivery.device) == (CPU, CPU)
         if not is_here or len(pairs) < len(self.pairs) or not all(pairs):
@@ -187,7 +194,7 @@ class Storage:
     def transitions(
         self, positions: torch.Tensor, others: torch.Tensor | None = None, without: Sequence[str] = ()
     ) -> tuple[Any, Any, dict[str, torch.Tensor]]:
-        """What `both` and `fields` give."""
+        """Returns what `both` and `fields` do: observations, next observations and all other fields."""
         parts = None
         if self._row_gather is not None and others is None and not without:
             with self._lock.held():
@@ -201,7 +208,7 @@ class Storage:
         return self._tree(first), self._tree(second), fields
 
     def fields(self, positions: torch.Tensor, without: Sequence[str] = ()) -> dict[str, torch.Tensor]:
-        """All other fields at these positions."""
+        """Returns all other fields at these positions."""
         names = [name for name in self._small if name not in without] if without else None
         fields = {name: self._delivery.tensor(part) for name, part in self.rows.read(positions, names).items()}
         for name in self.items:
@@ -210,13 +217,13 @@ class Storage:
         return fields
 
     def field(self, name: str, positions: torch.Tensor) -> torch.Tensor:
-        """One of them."""
+        """Returns one field at these positions."""
         if name in self._small:
             return self._delivery.tensor(self.rows.fields[name][positions])
         return self.items[name].read(positions)
 
     def update(self, positions: torch.Tensor, fields: Mapping[str, torch.Tensor]) -> None:
-        """Write values of fields other than observations to any steps, (positions, *shape) each."""
+        """Writes values of fields other than observations to any steps, (positions, *shape) each."""
         for name, values in fields.items():
             if name in self._small:
                 as_bits(self.rows.fields[name])[positions] = as_bits(values.to(self.device))
@@ -224,7 +231,7 @@ class Storage:
                 self.items[name].update(positions, values)
 
     def kind(self, name: str) -> Kind:
-        """What a field other than observations is."""
+        """Returns what a field other than observations is."""
         return self._small[name] if name in self._small else self.items[name].kind
 
     @property
@@ -239,7 +246,7 @@ class Storage:
             keeper.clear()
 
     def usage(self, steps: int, capacity: int) -> MemoryUsage:
-        """What is held in so many steps."""
+        """Returns what is held in so many steps."""
         keys = {name: keeper.usage(steps) for name, keeper in self._keepers.items()}
         return MemoryUsage(steps * self.lanes, capacity * self.lanes, keys, self.rows.nbytes)
 
@@ -248,7 +255,7 @@ class Storage:
         return {"rows": self.rows.state_dict(), "items": items}
 
     def loading(self, state: Mapping[str, Any]) -> Callable[[], object]:
-        """What makes this hold what a state does, once all of that is looked through."""
+        """Checks a state, and returns a function that takes it over."""
         keepers, items = self._keepers, state["items"]
         if items.keys() != keepers.keys():
             raise BufferStateError(

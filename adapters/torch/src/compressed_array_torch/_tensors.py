@@ -16,19 +16,19 @@ INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def torch_dtype(dtype: Any) -> torch.dtype:
-    """A dtype of torch, from that, one of numpy or its name."""
+    """Returns a dtype of torch, from that, one of numpy or its name."""
     if isinstance(dtype, torch.dtype):
         return dtype
     return torch.from_numpy(np.empty(0, dtype)).dtype
 
 
 def host_dtype(dtype: torch.dtype) -> np.dtype[Any]:
-    """The numpy dtype with elements of the same bytes."""
+    """Returns the numpy dtype with elements of the same bytes."""
     return as_host(torch.empty(0, dtype=dtype)).dtype
 
 
 def as_host(tensor: torch.Tensor) -> Array:
-    """A tensor's elements, bit for bit, as a plain array: on the tensor's own memory if that is the host's."""
+    """Returns a tensor's elements, bit for bit, as a plain array: on the tensor's own memory if that is the host's."""
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
@@ -40,13 +40,13 @@ def as_host(tensor: torch.Tensor) -> Array:
 
 
 def from_host(array: Array, dtype: torch.dtype) -> torch.Tensor:
-    """The inverse of `as_host`, on the array's memory."""
+    """Returns the inverse of `as_host`, on the array's memory."""
     tensor = torch.from_numpy(array)
     return tensor if tensor.dtype == dtype else tensor.view(dtype)
 
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """A tensor of zeros. On the host its memory costs nothing before it is written to, as that of torch would."""
+    """Returns a tensor of zeros. On the host, unlike torch's own, it takes no memory before it is written to."""
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if device.type != "cpu" or not nbytes:
         return torch.zeros(shape, dtype=dtype, device=device)
@@ -54,7 +54,7 @@ def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> t
 
 
 def as_bits(items: torch.Tensor) -> torch.Tensor:
-    """Items as integers on their own memory, which torch compares, and puts to indices, whatever their dtype.
+    """Returns items as integers on their own memory, which torch compares, and puts to indices, whatever their dtype.
 
     What is compared is what is stored: NaN equals itself, and -0.0 not 0.0.
     """
@@ -64,7 +64,7 @@ def as_bits(items: torch.Tensor) -> torch.Tensor:
 
 
 def as_tensor(value: Any) -> torch.Tensor:
-    """A value as a tensor that is only read from."""
+    """Returns a value as a tensor that is only read from."""
     if isinstance(value, torch.Tensor):
         return value.detach() if value.requires_grad or type(value) is not torch.Tensor else value
     try:
@@ -91,23 +91,23 @@ class Kind:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of one item."""
+        """Returns the bytes of one item."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     def tensor(self, value: Any) -> torch.Tensor:
-        """A value as a tensor of this kind, wherever it is."""
+        """Returns a value as a tensor of this kind, wherever it is."""
         tensor = self.cast(as_tensor(value))
         return tensor if tensor.shape == self.full else tensor.reshape(self._fitting(tuple(tensor.shape)))
 
     def array(self, value: Any) -> Array:
-        """A value as a plain array of this kind."""
+        """Returns a value as a plain array of this kind."""
         kind = self.full, self.host_dtype
         if type(value) is np.ndarray and (value.shape, value.dtype) == kind and self._is_of_numpy:
             return value
         return as_host(self.tensor(value))
 
     def _fitting(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The full shape, if a value of this one is meant for it."""
+        """Returns the full shape, if a value of this one is meant for it."""
         is_one = self.lanes == 1 and shape == self.shape
         if is_one or (not self.shape and shape == (self.lanes, 1)):
             return self.full
@@ -117,7 +117,7 @@ class Kind:
         )
 
     def cast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Values in the dtype of this kind: floats are rounded, anything else has to come through as it is."""
+        """Returns values in the dtype of this kind: floats are rounded, anything else has to come through as it is."""
         if tensor.dtype is self.dtype:
             return tensor
         cast = tensor.to(self.dtype)

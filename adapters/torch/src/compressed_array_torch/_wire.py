@@ -74,7 +74,7 @@ class Sender:
         self._socket: socket.socket | None = None
 
     def send(self, data: bytes) -> None:
-        """Send a message whole, or raise OSError if nobody takes it.
+        """Sends a message whole; raises OSError if nobody takes it.
 
         If an interrupt ends this, the message may be there or not: send the same again, which has to be recognised.
         """
@@ -87,13 +87,13 @@ class Sender:
             raise
 
     def close(self) -> None:
-        """End the connection."""
+        """Ends the connection."""
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
 
     def connect(self) -> socket.socket:
-        """Have a connection, and be known to the receiver."""
+        """Connects to the receiver, if that is not done, so that it knows of this sender."""
         if self._socket is None:
             connection = socket.socket(socket.AF_UNIX)
             try:
@@ -123,16 +123,16 @@ class Receiver:
 
     @property
     def messages(self) -> deque[Message]:
-        """What has come, in order for each sender. Whoever takes one out calls `let_in`."""
+        """Returns what has come, in order for each sender. Whoever takes one out calls `let_in`."""
         return self._state.messages
 
     def let_in(self) -> None:
-        """Let more messages come in the place of those that were taken out."""
+        """Lets more messages come in the place of those that were taken out."""
         with self._state.changed:
             self._state.changed.notify_all()
 
     def ask(self) -> int:
-        """Ask for all that was sent so far; says by which number to ask whether it is here."""
+        """Asks for all that was sent so far, and returns the number by which `is_answered` says whether it is here."""
         state = self._state
         with state.changed:
             state.asked += 1
@@ -140,20 +140,20 @@ class Receiver:
             return state.asked
 
     def is_answered(self, number: int) -> bool:
-        """Wait until all that was asked for is among the messages, or no more are let in before some are taken out."""
+        """Waits until all that was asked for is among the messages, or no more are let in before some are taken out."""
         state = self._state
         with state.changed:
             state.changed.wait_for(lambda: state.answered >= number or state.is_full or state.is_over)
             return state.answered >= number or state.is_over
 
     def wait(self, seconds: float) -> bool:
-        """Wait until there is a message, for so long at most, and say whether there is one."""
+        """Waits until there is a message, at most for so many seconds, and returns whether there is one."""
         with self._state.changed:
             self._state.changed.wait_for(lambda: bool(self.messages) or self._state.is_over, seconds)
             return bool(self.messages)
 
     def close(self) -> None:
-        """Take in no more. Senders are told so when they next send."""
+        """Takes in no more messages. Senders are told so when they next send."""
         self._end()
         self._thread.join()
 
@@ -185,7 +185,7 @@ class Receiving:
         return len(messages) > MOST_MESSAGES or sum(len(message.data) for message in messages) > MOST_WAITING
 
     def wake(self) -> None:
-        """Have the thread look at once."""
+        """Wakes the thread up."""
         with suppress(OSError):  # it will look anyway, or never again
             self._wakes.send(b"\0")
 
@@ -206,13 +206,13 @@ class Receiving:
         self.close_all()
 
     def close_all(self) -> None:
-        """Close what is open in this process."""
+        """Closes what is open in this process."""
         self._selector.close()
         for end in (self._listener, self._woken, self._wakes, *(other.socket for other in self._connections)):
             end.close()
 
     def _accept(self) -> None:
-        """Take in all who have come, and what they have sent already."""
+        """Takes in all who have come, and what they have sent already."""
         for _ in range(MOST_COMING):
             try:
                 accepted, _ = self._listener.accept()
@@ -225,7 +225,7 @@ class Receiving:
             self._read(connection)
 
     def _read(self, connection: Connection) -> None:
-        """Take in what a sender has sent so far."""
+        """Takes in what a sender has sent so far."""
         is_over = False
         for _ in range(MOST_READ // READ):
             try:
@@ -272,7 +272,7 @@ class Receiving:
 
 
 def _end(state: Receiving, directory: str, process: int) -> None:
-    """Have a receiver's thread end."""
+    """Ends a receiver's thread."""
     if os.getpid() != process:
         return  # in a forked child, which has a copy of all this
     with state.changed:
@@ -283,7 +283,7 @@ def _end(state: Receiving, directory: str, process: int) -> None:
 
 
 def _after_fork() -> None:
-    """Close a child's copies: as long as they are open, nobody could tell that the process they belong to has ended."""
+    """Closes a child's copies: while they are open, nobody can tell that the process they belong to has ended."""
     for state in list(_receiving):
         state.close_all()
 

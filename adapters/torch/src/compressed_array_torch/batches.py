@@ -24,11 +24,11 @@ class Batch:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
-        """The same on another device."""
+        """Returns this batch on another device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
-        """The same in memory from which a GPU copies without waiting; a DataLoader asks for it."""
+        """Returns this batch in memory from which a GPU copies without waiting; a DataLoader asks for it."""
         return self._each(torch.Tensor.pin_memory)
 
     def _each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
@@ -53,12 +53,12 @@ class ReplayBatch(Batch):
 
     @property
     def dones(self) -> torch.Tensor:
-        """1.0 where an episode ended, by termination or truncation."""
+        """Returns 1.0 where an episode ended, by termination or truncation, else 0.0."""
         return (self.terminated | self.truncated).float()
 
     @property
     def truncateds(self) -> torch.Tensor:
-        """1.0 where an episode was truncated."""
+        """Returns 1.0 where an episode was truncated, else 0.0."""
         return self.truncated.float()
 
 

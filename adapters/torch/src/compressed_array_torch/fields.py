@@ -24,7 +24,8 @@ OBSERVATIONS = "observations"
 class Field:
     """One more thing that is kept of each step of each environment: a hidden state, a latent, a mask.
 
-    :param codec: how it is kept, if the buffer's `codec` does not say
+    Args:
+        codec: How it is kept, if the buffer's `codec` does not say.
     """
 
     shape: tuple[int, ...] = ()
@@ -33,7 +34,7 @@ class Field:
 
 
 def leaves(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The parts of a tree of mappings, each with the names on the way there, joined by dots."""
+    """Yields the parts of a tree of mappings, each with the names on the way there, joined by dots."""
     if isinstance(tree, Mapping):
         for key, part in tree.items():
             if not isinstance(key, str) or "." in key:
@@ -44,7 +45,7 @@ def leaves(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def tree_of(parts: Mapping[str, Any], name: str) -> Any:
-    """The inverse of `leaves`."""
+    """Returns the inverse of `leaves`."""
     if name in parts:
         return parts[name]
     tree: dict[str, Any] = {}
@@ -58,7 +59,7 @@ def tree_of(parts: Mapping[str, Any], name: str) -> Any:
 
 
 def observation_kinds(shape: Any, dtype: Any, lanes: int) -> dict[str, Kind]:
-    """What each observation is, by name: `shape` and `dtype` may be trees."""
+    """Returns what each observation is, by name: `shape` and `dtype` may be trees."""
     shapes = dict(leaves(shape, OBSERVATIONS))
     dtypes = dict(leaves(dtype, OBSERVATIONS))
     if not shapes:
@@ -72,7 +73,7 @@ def observation_kinds(shape: Any, dtype: Any, lanes: int) -> dict[str, Kind]:
 
 
 def shape_of(shape: Any, name: str) -> tuple[int, ...]:
-    """A shape as a tuple of whole numbers."""
+    """Returns a shape as a tuple of whole numbers."""
     try:
         return (int(shape),) if isinstance(shape, int) else tuple(int(n) for n in shape)
     except TypeError as error:
@@ -80,7 +81,7 @@ def shape_of(shape: Any, name: str) -> tuple[int, ...]:
 
 
 def parts_of(value: Any, kinds: Mapping[str, Kind], called: str) -> dict[str, Any]:
-    """A step's observations by name."""
+    """Returns a step's observations by name."""
     parts = dict(leaves(value, OBSERVATIONS))
     if parts.keys() != kinds.keys():
         missing, unknown = sorted(kinds.keys() - parts.keys()), sorted(parts.keys() - kinds.keys())
@@ -103,7 +104,7 @@ class Codecs:
                 ca.get_codec(chosen)
 
     def of(self, kind: Kind, otherwise: Any = "auto") -> Any:
-        """The codec of one field, or None if it is kept as it is."""
+        """Returns the codec of one field, or None if it is kept as it is."""
         chosen = otherwise
         if isinstance(self._codec, dict):
             chosen = next((self._codec[name] for name in _aliases(kind.name) if name in self._codec), otherwise)
@@ -116,7 +117,7 @@ class Codecs:
 
 
 def _aliases(name: str) -> list[str]:
-    """What a field may be called in a mapping of codecs, from the most particular to the most general."""
+    """Returns what a field may be called in a mapping of codecs, from the most particular to the most general."""
     names = [name]
     while "." in names[-1]:
         names.append(names[-1].rpartition(".")[0])

@@ -71,7 +71,7 @@ class Prefetcher(Iterator[Any]):
             return self._buffer._batch(now)
 
     def close(self) -> None:
-        """Have the thread end. Batches that were not asked for are given up, with the random numbers drawn for them."""
+        """Ends the thread. Batches that were not asked for are given up, with the random numbers drawn for them."""
         self._is_closed = True
         self._jobs.put(None)
         self._waiting.clear()
@@ -88,7 +88,7 @@ class Prefetcher(Iterator[Any]):
 
 
 def work(buffer: Any, jobs: SimpleQueue[Job | None]) -> None:
-    """Decode batches until there is None. Not a method: a thread that knew the prefetcher would keep it for ever."""
+    """Decodes batches until there is None. Not a method: a thread that knew the prefetcher would keep it for ever."""
     while (job := jobs.get()) is not None:
         try:
             job.batch = buffer._batch(job.drawn)

@@ -30,13 +30,14 @@ STRATA = 2**53  # as many as a float tells apart
 class PrioritizedReplayBuffer(ReplayBuffer):
     """A replay buffer that draws a transition with probability p^alpha, where p is what `update_priorities` was told.
 
-    New transitions have the largest priority there was so far. Priorities are kept by the host. All arguments of
-    `ReplayBuffer`, and:
+    New transitions have the largest priority there was so far. Priorities are kept by the host. It takes all arguments
+    of `ReplayBuffer`, and:
 
-    :param alpha: how much priorities count: 0 for not at all
-    :param beta: how much `weights` correct for it: 1 for wholly; a function of how many batches were drawn to have it
-        change over time
-    :param epsilon: what is added to each error, so that none is zero
+    Args:
+        alpha: How much priorities count: 0 for not at all.
+        beta: How much `weights` correct for it: 1 for wholly; a function of how many batches were drawn to have it
+            change over time.
+        epsilon: What is added to each error, so that none is zero.
     """
 
     def __init__(
@@ -87,13 +88,15 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     @property
     def priorities(self) -> PriorityTree:
-        """What transitions are drawn in proportion to, by position."""
+        """Returns what transitions are drawn in proportion to, by position."""
         return self._tree
 
     def get(self, batch_size: int, beta: float | None = None) -> PrioritizedReplayBatch:
-        """Transitions drawn by priority, one out of each of `batch_size` equal parts of them, with weights.
+        """Returns transitions drawn by priority, one out of each of `batch_size` equal parts of them, with weights.
 
-        :param beta: in the place of the buffer's own
+        Args:
+            batch_size: How many.
+            beta: What counts in the place of the buffer's own `beta`.
         """
         with self._lock.held():
             uniforms = self._words(batch_size).cpu().numpy() % STRATA / STRATA
@@ -111,20 +114,23 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             )
 
     def sample(self, batch_size: int, beta: float | None = None) -> PrioritizedReplayBatch:
-        """The same as `get`."""
+        """Returns what `get` does."""
         return self.get(batch_size, beta)
 
     def prefetch(self, batch_size: int, ahead: int = 2) -> Prefetcher:
-        """Not to be had: what is drawn depends on priorities that are not known yet."""
+        """Raises: what is drawn depends on priorities that are not known yet."""
         raise BufferOptionError(
             "batches by priority cannot be drawn ahead: the priorities they depend on are not known yet"
         )
 
     def update_priorities(self, indices: Any, td_errors: Any) -> None:
-        """Say how far off a batch's values were. Transitions that were written over meanwhile are left out.
+        """Sets the priorities of transitions by how far off their values were.
 
-        :param indices: of the batch
-        :param td_errors: one for each; their signs do not matter
+        Transitions that were written over meanwhile are left out.
+
+        Args:
+            indices: What `indices` of the batch says.
+            td_errors: An error for each; their signs do not matter.
         """
         numbers = as_host(as_tensor(indices)).reshape(-1)
         errors = as_host(as_tensor(td_errors).double()).reshape(-1)
@@ -139,7 +145,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             self._largest = max(self._largest, float(priorities.max(initial=0.0)))
 
     def memory_usage(self) -> MemoryUsage:
-        """What is held now, and what a buffer that compresses nothing would hold."""
+        """Returns what is held now, and what a buffer that compresses nothing would hold."""
         usage = super().memory_usage()
         return replace(usage, rest=usage.rest + self._tree.nbytes)
 
@@ -163,12 +169,12 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._tree.update(self._places(first, len(ended)), self._largest)
 
     def _draw_none_of(self, steps: int) -> None:
-        """Draw nothing that the next steps are written over: should that fail, it is neither the one nor the other."""
+        """Draws nothing that the next steps are written over: should that fail, it is neither the one nor the other."""
         if len(self._ring) + steps > self._ring.capacity:
             self._tree.update(self._places(self._ring.steps, steps), 0.0)
 
     def _places(self, first: int, steps: int) -> Any:
-        """Where the transitions of these steps are."""
+        """Returns where the transitions of these steps are."""
         return self._ring.positions(np.arange(first * self.num_envs, (first + steps) * self.num_envs))
 
     def _state(self) -> dict[str, Any]:

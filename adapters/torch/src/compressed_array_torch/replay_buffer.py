@@ -39,10 +39,18 @@ class Drawn(NamedTuple):
 class ReplayBuffer(BaseBuffer):
     """Keeps the last `buffer_size` steps of `num_envs` environments, and draws transitions from them.
 
-    All arguments of `BaseBuffer`, and:
+    It takes all arguments of `BaseBuffer`, and:
 
-    :param n_step: over how many steps returns go; batches then have `discounts`
-    :param gamma: by what a reward is discounted for each step that it comes later, in such returns
+    Args:
+        n_step: Over how many steps returns go; batches then have `discounts`.
+        gamma: By what a reward is discounted for each step that it comes later, in such returns.
+
+    >>> import torch
+    >>> buffer = ReplayBuffer(1000, num_envs=2, obs_shape=(3,), action_shape=())
+    >>> no, obs = torch.zeros(2, dtype=torch.bool), torch.ones(2, 3)
+    >>> buffer.add(obs, torch.zeros(2), torch.zeros(2), terminated=no, next_obs=obs)
+    >>> buffer.get(batch_size=16).observations.shape
+    torch.Size([16, 3])
     """
 
     _is_paired = True
@@ -103,14 +111,19 @@ class ReplayBuffer(BaseBuffer):
         done_reasons: list[str | None] | None = None,
         **fields: Any,
     ) -> None:
-        """Keep a step of all environments: what they showed, what was done, and what came of it.
+        """Keeps a step of all environments: what they showed, what was done, and what came of it.
 
-        :param next_obs: what they showed next, the last observation of an episode where one has ended
-        :param terminated: which episodes ended by the rules of the environment
-        :param truncated: which were cut off by a limit of time, say: values behind them count
-        :param done: in the place of `terminated`, which episodes ended for one reason or the other
-        :param infos: metrics for the tracker, and `done_reasons` why episodes ended
-        :param fields: the buffer's own fields, by name
+        Args:
+            obs: What the environments showed.
+            action: What was done.
+            reward: What came of it.
+            next_obs: What they showed next, the last observation of an episode where one has ended.
+            terminated: Which episodes ended by the rules of the environment.
+            truncated: Which were cut off by a limit of time, say: values behind them count.
+            done: In the place of `terminated`, which episodes ended for one reason or the other.
+            infos: Metrics for the tracker.
+            done_reasons: Why episodes ended, for the tracker.
+            fields: The buffer's own fields, by name.
         """
         has_terminated, is_cut = self._ends(done, terminated, truncated, next_obs)
         values = {"actions": action, "rewards": reward, "terminated": has_terminated, "truncated": is_cut, **fields}
@@ -118,7 +131,7 @@ class ReplayBuffer(BaseBuffer):
             self._add_step(self._storage.prepare(obs, next_obs, values), infos, done_reasons)
 
     def _ends(self, done: Any, terminated: Any, truncated: Any, next_obs: Any) -> tuple[Any, Any]:
-        """Which episodes were terminated, and which truncated."""
+        """Returns which episodes were terminated, and which truncated."""
         if next_obs is None:
             raise StepError("next_obs is missing: what the environments showed after the step")
         flags = {(self.num_envs,), (self.num_envs, 1), *([()] if self.num_envs == 1 else [])}
@@ -134,24 +147,38 @@ class ReplayBuffer(BaseBuffer):
         return self._storage.kind("terminated").tensor(done).to(cut.device) & ~cut, cut
 
     def get(self, batch_size: int) -> ReplayBatch:
-        """Transitions, drawn with replacement."""
+        """Returns transitions, drawn with replacement.
+
+        Args:
+            batch_size: How many.
+        """
         with self._lock.held():
             return ReplayBatch(**self._parts(self._ring.draw(self._words(batch_size))))
 
     def sample(self, batch_size: int) -> ReplayBatch:
-        """The same as `get`."""
+        """Returns what `get` does."""
         return self.get(batch_size)
 
     def prefetch(self, batch_size: int, ahead: int = 2) -> Prefetcher:
-        """An iterator over what `get(batch_size)` would give, with so many batches decoded ahead by a thread."""
+        """Returns an iterator over what `get(batch_size)` would give, decoded ahead by a thread.
+
+        Args:
+            batch_size: How many transitions a batch has.
+            ahead: How many batches are decoded ahead.
+        """
         return Prefetcher(self, batch_size, ahead)
 
     def dataset(self, batch_size: int, batches: int | None = None) -> BufferDataset:
-        """What `get(batch_size)` gives as a dataset for `DataLoader(dataset, batch_size=None)`."""
+        """Returns what `get(batch_size)` gives as a dataset for `DataLoader(dataset, batch_size=None)`.
+
+        Args:
+            batch_size: How many transitions a batch has.
+            batches: How many batches there are; without end if nothing is said.
+        """
         return BufferDataset(self, batch_size, batches)
 
     def _draw(self, words: torch.Tensor) -> Drawn:
-        """What `get` draws with these random numbers."""
+        """Returns what `get` draws with these random numbers."""
         positions = self._ring.draw(words)
         return Drawn(positions, self._ring.number_at(positions), self._ring.steps, self._changes)
 
@@ -166,7 +193,7 @@ class ReplayBuffer(BaseBuffer):
         return ReplayBatch(**self._parts(drawn.positions))
 
     def _parts(self, positions: torch.Tensor) -> dict[str, Any]:
-        """What a batch of the transitions at these positions consists of."""
+        """Returns what a batch of the transitions at these positions consists of."""
         last: torch.Tensor | None = None
         returns: dict[str, torch.Tensor] = {}
         if self.n_step is not None:
@@ -182,7 +209,7 @@ class ReplayBuffer(BaseBuffer):
         }
 
     def _returns(self, positions: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Where the last steps are that n-step returns go over, and what those come to."""
+        """Returns where the last steps are that n-step returns go over, and what those come to."""
         numbers = self._ring.number_at(positions.reshape(-1))
         steps = self._ring.following(numbers, self._offsets)
         is_held = steps < self._ring.steps * self.num_envs
@@ -206,7 +233,7 @@ class ReplayBuffer(BaseBuffer):
         return torch.zeros_like(positions, dtype=torch.bool)
 
     def _write_chunk(self, chunk: Chunk) -> None:
-        """Write steps that come together to the next rows, and count none of them yet."""
+        """Writes steps that come together to the next rows, and counts none of them yet."""
         self._ring.make_room(chunk.steps)
         first = 0
         for rows in self._ring.next_rows(chunk.steps):
@@ -214,12 +241,12 @@ class ReplayBuffer(BaseBuffer):
             first += rows.stop - rows.start
 
     def _count_steps(self, first: int, ended: Mask) -> None:
-        """Count those of the steps from `first` on that are not counted yet; `ended` is of (steps, environments)."""
+        """Counts those of the steps from `first` on that are not counted yet; `ended` is of (steps, environments)."""
         self._ring.advance(first + len(ended) - self._ring.steps)
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
-    """The shape of a value that is not a tree."""
+    """Returns the shape of a value that is not a tree."""
     if isinstance(value, torch.Tensor):
         return tuple(value.shape)  # numpy would make an array of it
     return None if isinstance(value, Mapping) else tuple(np.shape(value))

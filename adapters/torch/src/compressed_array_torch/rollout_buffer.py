@@ -20,10 +20,11 @@ __all__ = ["RolloutBuffer", "explained_variance"]
 class RolloutBuffer(BaseBuffer):
     """Keeps `buffer_size` steps of `num_envs` environments, and hands all of them out in batches, epoch after epoch.
 
-    Advantages are generalized advantage estimates. All arguments of `BaseBuffer`, and:
+    Advantages are generalized advantage estimates. It takes all arguments of `BaseBuffer`, and:
 
-    :param gamma: by what a reward is discounted for each step that it comes later
-    :param gae_lambda: how far advantages look ahead: 0 for one step, 1 for all of the episode
+    Args:
+        gamma: By what a reward is discounted for each step that it comes later.
+        gae_lambda: How far advantages look ahead: 0 for one step, 1 for all of the episode.
     """
 
     def __init__(
@@ -84,15 +85,21 @@ class RolloutBuffer(BaseBuffer):
         done_reasons: list[str | None] | None = None,
         **fields: Any,
     ) -> None:
-        """Keep a step of all environments: what they showed, what was done, what came of it and what was thought of it.
+        """Keeps a step of all environments.
 
-        :param terminated: which episodes ended with this step by the rules of the environment
-        :param done: in the place of `terminated`, which episodes ended for one reason or the other
-        :param value: of `obs`, as the policy had it, and `log_prob` of the action
-        :param truncated: which episodes were cut off with this step, by a limit of time, say
-        :param final_value: of the last observation of episodes that were truncated: what they were still worth
-        :param infos: metrics for the tracker, and `done_reasons` why episodes ended
-        :param fields: the buffer's own fields, by name
+        Args:
+            obs: What the environments showed.
+            action: What was done.
+            reward: What came of it.
+            terminated: Which episodes ended with this step by the rules of the environment.
+            done: In the place of `terminated`, which episodes ended for one reason or the other.
+            value: What the policy held `obs` to be worth.
+            log_prob: How likely the policy was to take the action, as a logarithm.
+            truncated: Which episodes were cut off with this step, by a limit of time, say.
+            final_value: The value of the last observation of episodes that were truncated.
+            infos: Metrics for the tracker.
+            done_reasons: Why episodes ended, for the tracker.
+            fields: The buffer's own fields, by name.
         """
         if value is None or log_prob is None:
             raise StepError("value and log_prob are missing: what the policy made of the observation and the action")
@@ -122,13 +129,14 @@ class RolloutBuffer(BaseBuffer):
             self._is_computed = False
 
     def compute_returns_and_advantages(self, last_values: Any, last_dones: Any = None) -> None:
-        """Work out what steps were worth, once all of a rollout is there.
+        """Computes what steps were worth, once all of a rollout is there.
 
         An advantage stops with the step that ends an episode: behind a termination nothing is worth anything, behind a
         truncation the `final_value` counts.
 
-        :param last_values: of the observations after the last step
-        :param last_dones: which episodes ended with the last step, if `add` was not told
+        Args:
+            last_values: The values of the observations after the last step.
+            last_dones: Which episodes ended with the last step, if `add` was not told.
         """
         steps = len(self)
         if not steps:
@@ -156,10 +164,11 @@ class RolloutBuffer(BaseBuffer):
         self._is_computed = True
 
     def get(self, batch_size: int | None = None, shuffle: bool = True) -> Iterator[RolloutBatch]:
-        """All steps once, in batches, the last of which may be smaller.
+        """Returns an iterator over all steps, once each, in batches of which the last may be smaller.
 
-        :param batch_size: all in one batch if nothing is said
-        :param shuffle: in any order, or in that of time
+        Args:
+            batch_size: How many steps a batch has; all of them if nothing is said.
+            shuffle: Whether steps come in any order, and not in that of time.
         """
         if not self._ring.count:
             raise NothingToSampleError
@@ -188,16 +197,16 @@ class RolloutBuffer(BaseBuffer):
             yield RolloutBatch(observations=self._storage.observations(positions), extras=extras, **own)
 
     def normalize_advantages(self, epsilon: float = 1e-8) -> None:
-        """Give the advantages of all steps a mean of 0 and a standard deviation of 1."""
+        """Gives the advantages of all steps a mean of 0 and a standard deviation of 1."""
         self._normalize("advantages", epsilon)
 
     def normalize_returns(self, epsilon: float = 1e-8) -> None:
-        """Give the returns of all steps a mean of 0 and a standard deviation of 1."""
+        """Gives the returns of all steps a mean of 0 and a standard deviation of 1."""
         self._normalize("returns", epsilon)
 
     @property
     def explained_variance(self) -> float:
-        """How much of the returns' variance the values foretold: 1 for all of it."""
+        """Returns how much of the returns' variance the values foretold: 1 for all of it."""
         return self._explained
 
     @property
@@ -237,13 +246,20 @@ class RolloutBuffer(BaseBuffer):
             field.copy_((field - field.mean()) / (field.std() + epsilon))
 
     def _by_step(self, name: str) -> torch.Tensor:
-        """A field of all steps that are held, (steps, environments), in the order of time."""
+        """Returns a field of all steps that are held, (steps, environments), in the order of time."""
         field = self._storage.rows.fields[name].view(self._ring.capacity, self.num_envs)
         return field[: len(self)]
 
 
 def explained_variance(y_pred: torch.Tensor, y_true: torch.Tensor) -> float:
-    """1 - Var(y_true - y_pred) / Var(y_true): 1 for a perfect forecast, 0 for a constant one; NaN if nothing varies."""
+    """Returns 1 - Var(y_true - y_pred) / Var(y_true): 1 for a perfect forecast, 0 for a constant one.
+
+    It is NaN if nothing varies.
+
+    >>> import torch
+    >>> explained_variance(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))
+    1.0
+    """
     variance = torch.var(y_true.float(), correction=0)
     if variance == 0:
         return float("nan")

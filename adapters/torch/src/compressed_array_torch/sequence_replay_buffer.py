@@ -32,18 +32,19 @@ class DrawnWindows(NamedTuple):
 
 
 class SequenceReplayBuffer(ReplayBuffer):
-    """A replay buffer that draws windows of `burn_in + length` steps. They begin anywhere, and overlap.
+    """A replay buffer that draws windows of `burn_in + length` steps, which begin anywhere and overlap.
 
-    All arguments of `ReplayBuffer`, and:
+    It takes all arguments of `ReplayBuffer`, and:
 
-    :param length: how many steps of a window are learnt from
-    :param burn_in: how many come before, to have a recurrent state catch up
-    :param boundary: what happens where an episode ends: "stop" draws no window that goes on behind it, "pad" draws any
-        and fills up with nothing, "cross" goes on with the next episode
-    :param first_only: fields of which only the value at the first step of a window is wanted, such as the recurrent
-        state to begin with: (batch, *shape)
-    :param next_observations: whether batches have the observation after each step, which most learners take from the
-        step after; with `n_step` they do
+    Args:
+        length: How many steps of a window are learnt from.
+        burn_in: How many come before, to have a recurrent state catch up.
+        boundary: What happens where an episode ends: "stop" draws no window that goes on behind it, "pad" draws any and
+            fills up with nothing, "cross" goes on with the next episode.
+        first_only: Fields of which only the value at the first step of a window is wanted, such as the recurrent state
+            to begin with: (batch, *shape).
+        next_observations: Whether batches have the observation after each step, which most learners take from the step
+            after; with `n_step` they do.
     """
 
     def __init__(
@@ -101,25 +102,30 @@ class SequenceReplayBuffer(ReplayBuffer):
 
     @property
     def window_count(self) -> int:
-        """How many windows there are to draw from."""
+        """Returns how many windows there are to draw from."""
         return self._windows.count
 
     def get(self, batch_size: int) -> SequenceBatch:  # type: ignore[override]  # windows, not transitions
-        """Windows, drawn with replacement."""
+        """Returns windows, drawn with replacement.
+
+        Args:
+            batch_size: How many.
+        """
         with self._lock.held():
             return self._batch(self._draw(self._words(batch_size)))
 
     def sample(self, batch_size: int) -> SequenceBatch:  # type: ignore[override]  # as above
-        """The same as `get`."""
+        """Returns what `get` does."""
         return self.get(batch_size)
 
     def update(self, indices: Any, **fields: Any) -> int:
-        """Write fields back after training, such as latents that are better now, and say for how many steps.
+        """Writes fields back after training, such as latents that are better now, and returns for how many steps.
 
         Steps that were written over since the batch was drawn are left out, and so is what was padding.
 
-        :param indices: of the batch, or some of them
-        :param fields: values for each of the indices, (*indices.shape, *shape)
+        Args:
+            indices: What `indices` of the batch says, or some of it.
+            fields: Values for each of the indices, (*indices.shape, *shape).
         """
         numbers = as_host(as_tensor(indices))
         values = {}
@@ -134,7 +140,7 @@ class SequenceReplayBuffer(ReplayBuffer):
             return self._update(numbers.reshape(-1), values)
 
     def _update(self, numbers: Any, values: Mapping[str, torch.Tensor]) -> int:
-        """Write values to those of the steps that are held, and say to how many."""
+        """Writes values to those of the steps that are held, and returns to how many."""
         held = np.flatnonzero(self._ring.is_held(numbers))
         if not len(held):
             return 0
@@ -148,7 +154,7 @@ class SequenceReplayBuffer(ReplayBuffer):
         return len(which)
 
     def memory_usage(self) -> MemoryUsage:
-        """What is held now, and what a buffer that compresses nothing would hold."""
+        """Returns what is held now, and what a buffer that compresses nothing would hold."""
         usage = super().memory_usage()
         return replace(usage, rest=usage.rest + self._windows.nbytes)
 
@@ -223,7 +229,7 @@ class SequenceReplayBuffer(ReplayBuffer):
 
 
 def _clear(part: Any, padding: torch.Tensor) -> None:
-    """Have nothing where there is no step."""
+    """Makes everything zero where there is no step."""
     if isinstance(part, Mapping):
         for leaf in part.values():
             _clear(leaf, padding)

@@ -62,8 +62,9 @@ class SharedBuffer(ReplayBuffer):
     def writer(self, chunk_steps: int | None = None) -> Writer:
         """Returns something to add steps with in another process, which it can be pickled for.
 
-        :param chunk_steps: how many steps are sent at a time, and a process that is killed loses fewer than that; 128,
-            or as many as the buffer holds, if nothing is said
+        Args:
+            chunk_steps: How many steps are sent at a time, and a process that is killed loses fewer than that; 128, or
+                as many as the buffer holds, if nothing is said.
         """
         if chunk_steps is None:
             chunk_steps = min(CHUNK_STEPS, self.capacity)
@@ -91,13 +92,14 @@ class SharedBuffer(ReplayBuffer):
 
     @property
     def writers(self) -> list[WriterStatus]:
-        """What is known of all writers that have sent something."""
+        """Returns what is known of all writers that have sent something."""
         return list(self._statuses.values())
 
     def take_in(self, timeout: float = 0.0) -> int:
-        """Take in all steps that writers have sent so far, as `get` does too, and say how many.
+        """Takes in all steps that writers have sent so far, as `get` does too, and returns how many.
 
-        :param timeout: for how many seconds to wait if there are none
+        Args:
+            timeout: For how many seconds to wait if there are none.
         """
         receiver, end = self._receiver, time.monotonic() + timeout
         if receiver is None:
@@ -116,7 +118,7 @@ class SharedBuffer(ReplayBuffer):
             return self._take_waiting()
 
     def close(self) -> None:
-        """Take in no more than was sent so far. Writers are told so when they next send."""
+        """Takes in no more than was sent so far. Writers are told so when they next send."""
         if self._receiver is not None:
             self.take_in()
             self._receiver.close()
@@ -130,7 +132,7 @@ class SharedBuffer(ReplayBuffer):
         return super()._words(count)
 
     def _take_waiting(self) -> int:
-        """Take in what is here already. Not what comes meanwhile: there may be no end to it."""
+        """Takes in what is here already. Not what comes meanwhile: there may be no end to it."""
         receiver, taken = self._receiver, 0
         if receiver is None:
             return taken
@@ -154,7 +156,7 @@ class SharedBuffer(ReplayBuffer):
         return taken
 
     def _take(self, message: Message) -> int:
-        """Take in one message, and say how many steps it has. If this is interrupted, the next call goes on with it."""
+        """Takes in one message, and returns how many steps it has. After an interrupt the next call goes on."""
         status = self._statuses.get(message.sender)
         if status is None:
             status = self._statuses[message.sender] = self._new_status(message.process)
@@ -181,7 +183,7 @@ class SharedBuffer(ReplayBuffer):
         return steps
 
     def _turn_to(self, status: WriterStatus, steps: int) -> None:
-        """Have the next steps be those of a writer, which may not follow what was written last."""
+        """Prepares for the next steps to be those of a writer, which may not follow what was written last."""
         ring = self._ring
         self._begins = None
         if self._last is not status:

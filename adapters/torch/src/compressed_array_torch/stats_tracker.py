@@ -28,10 +28,12 @@ class TrackedStep(NamedTuple):
 class StatsTracker:
     """Adds up rewards, lengths and other metrics of `num_envs` environments, and keeps those of the last episodes.
 
-    :param category: what the names of the statistics begin with
-    :param max_ep_info_buffer: how many episodes are kept; None for all
-    :param extra_metrics_keys: what else of `infos` is added up, by name
-    :param done_reason_keys: why episodes may end, to tell how many of them ended so
+    Args:
+        num_envs: How many environments there are.
+        category: What the names of the statistics begin with.
+        max_ep_info_buffer: How many episodes are kept; None for all.
+        extra_metrics_keys: What else of `infos` is added up, by name.
+        done_reason_keys: Why episodes may end, to tell how many of them ended so.
     """
 
     def __init__(
@@ -49,14 +51,14 @@ class StatsTracker:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all episodes, and what the present ones have come to."""
+        """Forgets all episodes, and what the present ones have come to."""
         self._sums: dict[str, Numbers] = {key: np.zeros(self.num_envs) for key in self.metrics_keys}
         self._episodes = 0
         self.ep_info_buffer.clear()
 
     @property
     def trajectory_num(self) -> int:
-        """How many episodes have ended."""
+        """Returns how many episodes have ended."""
         return self._episodes
 
     def update(
@@ -66,12 +68,13 @@ class StatsTracker:
         infos: Mapping[str, Any] | None = None,
         done_reasons: Sequence[str | None] | None = None,
     ) -> None:
-        """Add a step of all environments.
+        """Adds a step of all environments.
 
-        :param dones: which episodes end with it
-        :param rewards: one for each environment; several of each are added up
-        :param infos: other metrics, one value for each environment by name
-        :param done_reasons: why episodes ended, None where they did not
+        Args:
+            dones: Which episodes end with it.
+            rewards: One for each environment; several of each are added up.
+            infos: Other metrics, one value for each environment by name.
+            done_reasons: Why episodes ended, None where they did not.
         """
         self.add_step(self.checked(dones, rewards, infos, done_reasons))
 
@@ -82,7 +85,7 @@ class StatsTracker:
         infos: Mapping[str, Any] | None = None,
         done_reasons: Sequence[str | None] | None = None,
     ) -> TrackedStep:
-        """What `update` would add, for `add_step`; a step that is not of these environments is refused."""
+        """Returns what `update` would add, for `add_step`; a step that is not of these environments is refused."""
         ended = self._of_each("dones", dones).astype(bool)
         step = {"rewards": self._of_each("rewards", rewards), "lengths": np.ones(self.num_envs)}
         for key in self.metrics_keys:
@@ -94,7 +97,7 @@ class StatsTracker:
         return TrackedStep(ended, step, reasons)
 
     def add_step(self, told: TrackedStep) -> None:
-        """Add what `checked` has looked through."""
+        """Adds what `checked` has looked through."""
         ended, step, reasons = told
         for key, values in step.items():
             self._sums[key] += values
@@ -108,12 +111,12 @@ class StatsTracker:
             sums[ended] = 0.0
 
     def add_episodes(self, episodes: Sequence[dict[str, float]]) -> None:
-        """Take over what another tracker's `ep_info_buffer` says of episodes, such as one of another process."""
+        """Takes over what another tracker's `ep_info_buffer` says of episodes, such as one of another process."""
         self.ep_info_buffer.extend(episodes)
         self._episodes += len(episodes)
 
     def get_statistics(self) -> dict[str, float]:
-        """The statistics of the last episodes, by name; nothing before the first one has ended.
+        """Returns the statistics of the last episodes, by name; nothing before the first one has ended.
 
         Of each metric the mean of an episode, with `_std`, `_min` and `_max`; under `Step/` the mean of a step; under
         `Done/` how many of the episodes ended for each reason, from 0 to 1.
@@ -134,11 +137,11 @@ class StatsTracker:
         return statistics
 
     def get_raw_values(self) -> dict[str, Numbers]:
-        """What each of the last episodes came to, by metric."""
+        """Returns what each of the last episodes came to, by metric."""
         return {key: np.array([info[f"ep_{key}"] for info in self.ep_info_buffer]) for key in self.metrics_keys}
 
     def _of_each(self, name: str, values: Any) -> Numbers:
-        """One number for each environment."""
+        """Returns one number for each environment."""
         array = values.detach().double().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
         array = array.reshape(self.num_envs, -1) if array.size and array.size % self.num_envs == 0 else array
         if array.ndim != 2:

@@ -44,7 +44,11 @@ class Writer:
     Steps are compressed as they come, and sent `chunk_steps` at a time: `flush` sends those that there are, and so
     does `close`, or the end of the process unless it is killed. If the buffer does not keep up, `add` waits.
 
-    :param options: what a buffer for such steps is made with
+    Args:
+        address: Where the shared buffer takes in messages.
+        options: What a buffer for such steps is made with.
+        chunk_steps: How many steps are sent at a time.
+        tracker: What a `StatsTracker` for these environments is made with, if the buffer has one.
     """
 
     def __init__(
@@ -59,7 +63,7 @@ class Writer:
         return Writer, self._given
 
     def _start(self) -> None:
-        """Be a writer with nothing to send, of this process."""
+        """Begins as a writer of this process that has nothing to send."""
         address, options, chunk_steps, tracker = self._given
         self._process, self._serial, self._is_closed = os.getpid(), 0, False
         self._is_known = False  # to the buffer
@@ -87,7 +91,7 @@ class Writer:
         done_reasons: list[str | None] | None = None,
         **fields: Any,
     ) -> None:
-        """Keep a step of all environments of this process, as `ReplayBuffer.add` does."""
+        """Keeps a step of all environments of this process; the arguments are those of `ReplayBuffer.add`."""
         self._check()
         with self._sending():
             self._is_known = True
@@ -110,7 +114,7 @@ class Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Send all steps that were added."""
+        """Sends all steps that were added."""
         self._check()
         if self._unsent is None and len(self._buffer):
             self._unsent = self._packed()
@@ -126,7 +130,7 @@ class Writer:
             self._unsent = None
 
     def _packed(self) -> tuple[int, bytes]:
-        """The steps there are, as they are sent, and their number."""
+        """Returns the steps there are, as they are sent, and their number."""
         steps, storage = len(self._buffer), self._buffer._storage
         small = storage.rows.fields
         ended = as_host(small["terminated"] | small["truncated"])[: steps * storage.lanes]
@@ -135,7 +139,7 @@ class Writer:
         return self._serial, pickle.dumps(shipment, 5)
 
     def close(self) -> None:
-        """Send what there is, and take no more steps."""
+        """Sends what there is, and take no more steps."""
         if not self._is_closed and self._process == os.getpid():
             self.flush()
             if self._is_known:
@@ -177,14 +181,14 @@ class Writer:
 
 
 def _close(writer: weakref.ref[Writer], process: int) -> None:
-    """Send what a writer has when its process ends."""
+    """Sends what a writer has when its process ends."""
     there = writer()
     if there is not None and os.getpid() == process:
         there.close()
 
 
 def _after_fork() -> None:
-    """Close a child's copies, or the buffer could not tell that a writer's process has ended."""
+    """Closes a child's copies, or the buffer could not tell that a writer's process has ended."""
     for writer in list(_writers):
         writer._sender.close()
 

@@ -33,9 +33,11 @@ Buffer = bytes | bytearray | memoryview | npt.NDArray[Any]
 
 
 def as_bytes_view(buf: Buffer, most: int | None = None) -> npt.NDArray[np.uint8]:
-    """The bytes of any buffer as it lies in memory, as a flat uint8 array, without a copy where that is possible.
+    """Returns the bytes of a buffer as they lie in memory, as a flat uint8 array, without a copy where possible.
 
-    With `most`, only up to so many.
+    Args:
+        buf: Anything with a buffer: bytes, a memoryview, an array.
+        most: How many bytes it may have at the most; more raise a ValueError.
     """
     if isinstance(buf, memoryview):
         buf = np.asarray(buf)  # whose elements may be objects, and in Fortran order
@@ -49,7 +51,7 @@ def as_bytes_view(buf: Buffer, most: int | None = None) -> npt.NDArray[np.uint8]
 
 
 def check_size(nbytes: int, most: int | None) -> None:
-    """Refuse a buffer that is larger than a codec takes."""
+    """Refuses a buffer that is larger than a codec takes."""
     if most is not None and nbytes > most:
         raise ValueError(f"this codec takes buffers of up to {most} bytes, not {nbytes}")
 
@@ -63,7 +65,7 @@ def _refuse_compressed(array: npt.NDArray[Any]) -> None:
 
 
 def deliver(decoded: Buffer, out: Buffer | None) -> Buffer:
-    """Hand over decoded bytes: as they are, or copied into `out`, which they have to fill exactly."""
+    """Returns decoded bytes as they are, or `out` with the bytes copied into it, which they have to fill exactly."""
     if out is None:
         return decoded
     source, target = as_bytes_view(decoded), writable_bytes_view(out)
@@ -74,7 +76,7 @@ def deliver(decoded: Buffer, out: Buffer | None) -> Buffer:
 
 
 def writable_bytes_view(out: Buffer) -> npt.NDArray[np.uint8]:
-    """The memory of `out` as flat uint8; `out` has to be writable and contiguous, since a copy would be lost."""
+    """Returns the memory of `out` as flat uint8; `out` has to be writable and contiguous, as a copy would be lost."""
     if isinstance(out, memoryview):
         out = np.asarray(out)
     if isinstance(out, np.ndarray):
@@ -89,7 +91,21 @@ def writable_bytes_view(out: Buffer) -> npt.NDArray[np.uint8]:
 
 
 class Codec(ABC):
-    """A lossless compression method for buffers of bytes."""
+    """A lossless compression method for buffers of bytes.
+
+    A subclass has a `codec_id`, `encode` and `decode`. Whatever public attributes its constructor sets are its config.
+
+    >>> class Reversed(Codec):
+    ...     codec_id = "reversed"
+    ...
+    ...     def encode(self, buf):
+    ...         return as_bytes_view(buf)[::-1].tobytes()
+    ...
+    ...     def decode(self, buf, out=None):
+    ...         return deliver(self.encode(buf), out)
+    >>> Reversed().decode(Reversed().encode(b"abc"))
+    b'abc'
+    """
 
     codec_id: ClassVar[str]
     # The loops of the batch methods are shared among threads only for a codec that says its calls work long without
@@ -100,40 +116,53 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, buf: Buffer) -> Buffer:
-        """The payload for the bytes of `buf`."""
+        """Returns the payload for the bytes of `buf`."""
 
     @abstractmethod
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
-        """The bytes that were encoded; written into `out` when it is given, which they must fill exactly."""
+        """Returns the bytes that were encoded.
+
+        Args:
+            buf: A payload.
+            out: A writable buffer to decode into, which the bytes must fill exactly; it is returned.
+        """
 
     def max_encoded_size(self, nbytes: int) -> int | None:
-        """The largest payload that `nbytes` bytes can make, or None where the codec cannot say."""
+        """Returns the size of the largest payload that `nbytes` bytes can make, or None where the codec cannot say."""
         return None
 
     def for_dtype(self, dtype: np.dtype[Any]) -> Codec:
-        """This codec, adapted to items of `dtype` where that helps it."""
+        """Returns this codec, or one like it that is adapted to items of `dtype` where that helps."""
         return self
 
     def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
-        """Encode each row of a C-contiguous (n, nbytes) array.
+        """Encodes each row of an array, and returns the payloads.
 
         A payload at least as long as its row means "does not shrink"; the caller stores the row instead, so its
         content need not be valid.
+
+        Args:
+            records: A C-contiguous array of shape (n, nbytes).
         """
         return encode_each(self, records)
 
     def decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
-        """Decode payload i into row i of a C-contiguous (n, nbytes) array."""
+        """Decodes payload i into row i of an array.
+
+        Args:
+            payloads: As many as there are rows.
+            out: A C-contiguous array of shape (n, nbytes), which each payload must fill exactly.
+        """
         decode_each(self, payloads, out)
 
     def get_config(self) -> dict[str, Any]:
-        """The codec as a dict that survives JSON; `from_config` makes the codec from it again."""
+        """Returns the codec as a dict that survives JSON; `from_config` makes the codec from it again."""
         public = {k: v for k, v in vars(self).items() if not k.startswith("_") and k != "max_buffer_size"}
         return {"id": self.codec_id, **public}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """The codec that `get_config` described; the `id` in it is the caller's concern."""
+        """Returns the codec that `get_config` described; the `id` in the config is not looked at."""
         return cls(**{k: v for k, v in config.items() if k != "id"})
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -154,7 +183,7 @@ class Codec(ABC):
 
 
 def encode_each(codec: Any, records: npt.NDArray[np.uint8]) -> Payloads:
-    """`encode_batch` for anything with numcodecs' `encode`."""
+    """Does what `Codec.encode_batch` does, with anything that has numcodecs' `encode`."""
     count, row = len(records), records[0].nbytes if len(records) else 0
     # Each payload is copied out of the library's memory at once: hundreds of them alive together leave holes behind
     # that no allocator gives back. Those of a range lie together, where its records would: room enough for them.
@@ -175,7 +204,10 @@ def encode_each(codec: Any, records: npt.NDArray[np.uint8]) -> Payloads:
 
 
 def decode_each(codec: Any, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
-    """`decode_batch` for anything with numcodecs' `decode`; whatever that raises is a `CorruptPayloadError` here."""
+    """Does what `Codec.decode_batch` does, with anything that has numcodecs' `decode`.
+
+    Whatever that raises becomes a `CorruptPayloadError`.
+    """
 
     def work(low: int, high: int) -> None:
         for i in range(low, high):

@@ -25,9 +25,15 @@ FLOATS = (np.float32, np.float64)
 
 
 def find_smallest_dtype(max_value: float, signed: bool = False, fallback: npt.DTypeLike = np.float32) -> np.dtype[Any]:
-    """The smallest integer dtype that holds `max_value`; a float dtype, at least `fallback`, where none does.
+    """Returns the smallest integer dtype that holds a value, or a float dtype where no integer dtype does.
 
-    A signed one also holds `-max_value`. A value that no integer equals, such as 0.5, needs a float, too.
+    Args:
+        max_value: The largest value there is; one that no integer equals, such as 0.5, needs a float.
+        signed: Whether `-max_value` has to fit as well.
+        fallback: The smallest float dtype to return.
+
+    >>> find_smallest_dtype(255), find_smallest_dtype(256), find_smallest_dtype(0.5)
+    (dtype('uint8'), dtype('uint16'), dtype('float32'))
     """
     if isinstance(max_value, (bool, np.bool_)) or max_value != max_value:
         raise ValueError(f"max_value must be a number, not {max_value!r}")
@@ -55,10 +61,16 @@ def _holds(dtype: np.dtype[Any], value: float) -> bool:
 def find_buffer_dtypes(
     obs_shape: Any, elem_dtype: npt.DTypeLike | None = None, compression_method: str = "rle"
 ) -> dict[str, Any]:
-    """The dtype of an observation's elements, and the smallest that counts them all: {"elem_type", "runs_type"}.
+    """Returns the dtype of an observation's elements, and the smallest that counts them all, by name.
 
-    `obs_shape` is a shape, or a space with `shape` and `dtype`, whose dtype holds unless `elem_dtype` asks for
-    another; a space of spaces gives a dict with such a pair per key. The method `rle-jit` is compiled along the way.
+    Args:
+        obs_shape: A shape, or a space with `shape` and `dtype`. For a space of spaces, the result is a dict with such a
+            pair for each key.
+        elem_dtype: The dtype of the elements, in the place of the space's own.
+        compression_method: A codec's name. For "rle-jit", all kernels are compiled along the way.
+
+    >>> find_buffer_dtypes((84, 84))
+    {'elem_type': dtype('uint8'), 'runs_type': dtype('uint16')}
     """
     if parse_shorthand(compression_method)["id"] == "rle-jit":
         init_jit()
@@ -66,10 +78,13 @@ def find_buffer_dtypes(
 
 
 def init_jit(*, elem_type: npt.DTypeLike = np.uint8, runs_type: npt.DTypeLike = np.uint16, **_: Any) -> None:
-    """Compile the numba kernels now and not at their first use.
+    """Compiles the numba kernels now and not at their first use.
 
-    Nothing depends on it but when the time is spent, in forked and spawned workers as well. A kernel serves every
-    dtype, so the arguments, which name one, change nothing.
+    Nothing depends on it but when the time is spent, in forked and spawned workers as well.
+
+    Args:
+        elem_type: Any dtype; a kernel serves all of them, so this changes nothing.
+        runs_type: Likewise.
     """
     np.dtype(elem_type), np.dtype(runs_type)
     get_codec("rle-jit")  # which says what is missing, if anything is

@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose. Each says what to do instead, and none leaves a half-done write."""
+"""The errors that this package raises on purpose. Each says what to do instead, and none leaves a half-done write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 class UnknownCodecError(ValueError):
-    """No codec of that name: not built in, not registered, not offered by an installed package."""
+    """No codec has that name: none that is built in, registered, or offered by an installed package."""
 
     def __init__(self, codec_id: str, known: list[str]) -> None:
         from difflib import get_close_matches  # not needed before somebody errs
@@ -75,7 +75,7 @@ class UnsupportedOperationError(TypeError):
 
 
 class BusyStoreError(RuntimeError):
-    """A store that a thread was in the middle of using when a signal came, whose handler used it. That did nothing."""
+    """A signal's handler used a store in the middle of its own thread's use of it. The handler's call did nothing."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -96,4 +96,4 @@ class PriorityError(ValueError):
 
 
 class HeapFullError(MemoryError):
-    """A heap on a device that may take no more memory than `heap_bytes`. What was there before is still there."""
+    """A heap on a device has no room left within its `heap_bytes`. What was there before is still there."""

@@ -44,7 +44,7 @@ SHORTHAND = re.compile(r"^((?:[A-Za-z]+)|(?:[\w\-]+/))(\-?[0-9]+)$")
 
 @dataclass(frozen=True)
 class CodecInfo:
-    """Whether a codec can be used here, and what brings it if not."""
+    """Whether a codec can be used here, and which extra of the package brings it if not."""
 
     available: bool
     extra: str | None = None
@@ -81,7 +81,14 @@ _registered: dict[str, Any] = {}
 
 
 def get_codec(spec: Any) -> Any:
-    """The codec that `spec` names: a shorthand, a config with an `id`, or a codec, which is returned as it is."""
+    """Returns the codec that a specification stands for.
+
+    Args:
+        spec: A name with or without a level, a config with an `id`, or a codec, which is returned as it is.
+
+    >>> get_codec("gzip9"), get_codec({"id": "gzip", "level": 9})
+    (Gzip(level=9), Gzip(level=9))
+    """
     if isinstance(spec, str):
         return _from_config({"id": spec}, parse_shorthand(spec))
     if isinstance(spec, Mapping):
@@ -92,7 +99,11 @@ def get_codec(spec: Any) -> Any:
 
 
 def parse_shorthand(text: str) -> dict[str, Any]:
-    """The config that a shorthand stands for."""
+    """Returns the config that a shorthand stands for.
+
+    >>> parse_shorthand("zstd-5")
+    {'id': 'zstd', 'level': -5}
+    """
     match = SHORTHAND.fullmatch(text)
     if match is None:
         return {"id": text}
@@ -100,10 +111,13 @@ def parse_shorthand(text: str) -> dict[str, Any]:
 
 
 def shorthand(codec: Any) -> str:
-    """The shortest name that `get_codec` makes an equal codec from.
+    """Returns the shortest name that `get_codec` makes an equal codec from.
 
     What an array sets by itself, the itemsize of `rle`, is left out of it. Where no name says it all, as for a `zstd`
     with a dictionary, the text looks like the codec's repr with long values cut, and is no name that `get_codec` takes.
+
+    >>> shorthand(get_codec({"id": "gzip", "level": 9}))
+    'gzip9'
     """
     config = codec.get_config() if hasattr(codec, "get_config") else {"id": codec.codec_id}
     codec_id, level = _NAMES.get(str(config["id"]), str(config["id"])), config.get("level")
@@ -126,7 +140,13 @@ def _names(name: str, codec: Any) -> bool:
 
 
 def register_codec(cls: Any, codec_id: str | None = None, *, replace: bool = False) -> None:
-    """Make a codec class known by its `codec_id`, or by another name."""
+    """Makes a codec class known to `get_codec`.
+
+    Args:
+        cls: A class with numcodecs' interface: `encode`, `decode` and `from_config`.
+        codec_id: The name to know it by, in the place of its own `codec_id`.
+        replace: Whether it may take the place of a codec that has that name already.
+    """
     name = cls.codec_id if codec_id is None else codec_id
     if not isinstance(name, str) or not name:
         raise ValueError(f"a codec is registered under a name, not {name!r}")
@@ -139,7 +159,7 @@ def register_codec(cls: Any, codec_id: str | None = None, *, replace: bool = Fal
 
 
 def available_codecs() -> dict[str, CodecInfo]:
-    """Every codec known by name, with what is needed to use it. Asking imports the libraries, to see if they work."""
+    """Returns every codec known by name, with what is needed to use it. This imports the libraries to try them."""
     known = {name: CodecInfo(True, source="entry point") for name in _offered()}
     for name, built_in in _BUILT_IN.items():
         known[name] = CodecInfo(built_in.needs is None or _works(built_in.needs), built_in.extra)
@@ -148,22 +168,22 @@ def available_codecs() -> dict[str, CodecInfo]:
 
 
 def has_numba() -> bool:
-    """Whether numba is there and compiles: `rle-jit` needs it, and batches of other codecs are faster with it."""
+    """Whether numba is installed and compiles: `rle-jit` needs it, and batches of most codecs are faster with it."""
     return _works("numba")
 
 
 def has_igzip() -> bool:
-    """Whether isal is there and works: `igzip`."""
+    """Whether isal, which `igzip` needs, is installed and works."""
     return _works("isal.isal_zlib")
 
 
 def has_zstd() -> bool:
-    """Whether zstandard is there and works: `zstd`."""
+    """Whether zstandard, which `zstd` and `delta-zstd` need, is installed and works."""
     return _works("zstandard")
 
 
 def has_lz4() -> bool:
-    """Whether lz4 is there and works: `lz4-frame` and `lz4-block`."""
+    """Whether lz4, which `lz4-frame` and `lz4-block` need, is installed and works."""
     return _works("lz4.frame") and _works("lz4.block")
 
 
@@ -178,7 +198,7 @@ def _works(library: str) -> bool:
 
 
 def _from_config(*configs: Mapping[str, Any]) -> Any:
-    """The codec of the first config whose `id` is known, looked up in one place for all before the next place."""
+    """Returns the codec of the first config whose `id` is known; a place is asked for all before the next place."""
     for config in configs:
         if not isinstance(config.get("id"), str):
             text = f"a codec's config needs an 'id', as in {{'id': 'zstd', 'level': 3}}, not {dict(config)!r}"
@@ -209,7 +229,7 @@ def _takes_level(cls: Any) -> bool:
 
 
 def _places() -> Iterator[Callable[[str], Any]]:
-    """What gives the class of a codec id, or None; the dear ones are not made before the cheap ones have failed."""
+    """Yields functions from a codec id to its class or None; slow ones are not made before quick ones have failed."""
     yield _registered.get
     yield _built_in
     offered = _offered()

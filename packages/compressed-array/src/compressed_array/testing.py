@@ -27,7 +27,7 @@ DTYPES = ("?", "u1", "i2", "<u4", ">i4", "u8", "f2", "f4", ">f8", "c16", "M8[us]
 
 
 def sample_buffers() -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    """Named arrays that codecs tend to get wrong: empty, tiny, constant, random, almost constant, of every dtype."""
+    """Yields named arrays that codecs tend to get wrong: empty, tiny, constant, random, of every dtype."""
     rng = np.random.default_rng(7)
     yield "empty", np.empty(0, np.uint8)
     yield "one byte", np.array([7], np.uint8)
@@ -47,7 +47,7 @@ def sample_buffers() -> Iterator[tuple[str, npt.NDArray[Any]]]:
 
 
 def mutations(payload: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
-    """Payloads that no encoder wrote: cut, extended, with bits flipped, bytes replaced or stretches swapped."""
+    """Yields payloads that no encoder wrote: cut, extended, with bits flipped, bytes replaced or stretches swapped."""
     rng = np.random.default_rng(seed)
     yield b""
     yield payload + b"\0"
@@ -262,7 +262,7 @@ def _raises(function: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def _decoded(decode: Any, nbytes: int) -> bytes | None:
-    """What `decode` makes of an `out` of `nbytes`, or None if it raises; found twice, over different old contents."""
+    """Returns what `decode` makes of an `out` of `nbytes`, or None if it raises; tried over two old contents."""
     results: list[bytes | None] = []
     for old in (0xA5, 0x5A):
         guarded = np.full(nbytes + 128, old, np.uint8)

@@ -1,4 +1,4 @@
-"""`MemoryUsage`: what a buffer holds and what a plain one would: what adapters report to people."""
+"""`MemoryUsage`: what a buffer holds, and what a plain one would hold, as adapters report it to people."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PLAIN = "plain"  # what is said in the place of a codec where there is none
 
 @dataclass(frozen=True)
 class KeyUsage:
-    """One field: bytes as a plain buffer keeps it, bytes held, and items that were there already when they came."""
+    """What one field of a buffer takes."""
 
-    raw: int
-    stored: int
-    shared: int
-    codec: str
+    raw: int  # bytes that a plain buffer would have filled
+    stored: int  # bytes held
+    shared: int  # items that cost nothing, since they were there already
+    codec: str  # the codec's name, or "plain"
 
     @property
     def ratio(self) -> float:
@@ -42,26 +42,26 @@ class KeyUsage:
 
 @dataclass(frozen=True)
 class MemoryUsage:
-    """What a buffer holds. `keys` has an entry for each field, `""` where there is one without a name."""
+    """What a buffer holds; as a text, it is what a person wants to know of that."""
 
-    transitions: int
-    capacity: int
-    keys: dict[str, KeyUsage]
+    transitions: int  # that are held
+    capacity: int  # transitions there is room for
+    keys: dict[str, KeyUsage]  # for each field by name; "" for observations without a name
     rest: int  # bytes of actions, rewards and whatever else is allocated at once
 
     @property
     def raw(self) -> int:
-        """Bytes that a plain buffer would have filled with these items."""
+        """Returns how many bytes a plain buffer would have filled with these items."""
         return sum(key.raw for key in self.keys.values())
 
     @property
     def stored(self) -> int:
-        """Bytes that the items take."""
+        """Returns how many bytes the items take."""
         return sum(key.stored for key in self.keys.values())
 
     @property
     def shared(self) -> int:
-        """Items that cost nothing, since they were there already."""
+        """Returns how many items cost nothing, since they were there already."""
         return sum(key.shared for key in self.keys.values())
 
     @property
@@ -75,7 +75,13 @@ class MemoryUsage:
 
 
 def usage_of(arrays: Sequence[Any], transitions: int, item_nbytes: int) -> KeyUsage:
-    """The usage of a field by its arrays, plain or compressed, which share a store if they are several."""
+    """Returns the usage of one field.
+
+    Args:
+        arrays: The arrays that hold it, plain or compressed; several compressed ones share a store.
+        transitions: How many transitions are held.
+        item_nbytes: How many bytes one item has.
+    """
     raw = transitions * len(arrays) * item_nbytes
     if getattr(arrays[0], "store", None) is None:
         return KeyUsage(raw, sum(array.nbytes for array in arrays), 0, PLAIN)
@@ -87,14 +93,14 @@ def usage_of(arrays: Sequence[Any], transitions: int, item_nbytes: int) -> KeyUs
 
 
 def numbers_of(array: Any) -> npt.NDArray[Any]:
-    """The numbers by which an array's store, on the host or a device, knows its items; 0 where there is none."""
+    """Returns the numbers by which an array's store, of host or device, knows its items; 0 where there is none."""
     cells = array.cells
     numbers: npt.NDArray[Any] = cells.numbers if hasattr(cells, "numbers") else cells.cpu().numpy()
     return numbers.reshape(-1)
 
 
 def available_memory() -> int | None:
-    """Bytes that are free for this process, or None where nobody says."""
+    """Returns how many bytes of memory are free for this process, or None where the system does not say."""
     with suppress(ImportError):
         import psutil  # if it happens to be there
 
@@ -107,14 +113,14 @@ def available_memory() -> int | None:
 
 
 def times(ratio: float) -> str:
-    """How much smaller something is, or larger, for people."""
+    """Returns a text for people that says how many times smaller, or larger, something is."""
     if 0.95 <= ratio < 1.05:
         return "as large"
     return f"{ratio:.1f}x smaller" if ratio > 1 else f"{1 / ratio:.1f}x larger"
 
 
 def size(nbytes: float) -> str:
-    """A number of bytes for people."""
+    """Returns a text for people that says a number of bytes."""
     for unit in ("B", "kB", "MB"):
         if nbytes < 1000:
             return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"

@@ -23,7 +23,7 @@ class Predictor(Protocol):
     """A model, a policy, or anything else that chooses actions."""
 
     def predict(self, observation: Any, /, *, deterministic: bool) -> tuple[Any, Any]:
-        """Actions, and a state that is given back as `state` with `episode_start` if it is not None."""
+        """Returns actions, and a state that is given back as `state` with `episode_start` if it is not None."""
 
 
 class Step(NamedTuple):
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     infos: list[dict[str, Any]]
 
     def split(self, n_envs: int) -> Iterator[Step]:
-        """The steps of the first `n_envs` environments, of the next ones, and so on."""
+        """Yields the steps of the first `n_envs` environments, of the next ones, and so on."""
         if len(self.dones) == n_envs:
             yield self
             return
@@ -52,7 +52,7 @@ def _some(obs: Any, envs: slice) -> Any:
 
 
 def steps(env: VecEnv, model: Predictor | None, deterministic: bool) -> Iterator[Step]:
-    """Steps from a reset on, without end. No model plays at random."""
+    """Yields steps from a reset on, without end; without a model, of random actions."""
     normalize = unwrap_vec_normalize(env)
     choose = _Random(env) if model is None else _Model(model, deterministic)
     obs = env.reset()
@@ -81,7 +81,7 @@ class Episodes:
         self._running = np.zeros(env.num_envs)
 
     def ended(self, step: Step) -> list[tuple[int, float]]:
-        """Environment and return of each episode that ends with this step."""
+        """Returns environment and return of each episode that ends with this step."""
         self._running += step.rewards
         ended = []
         for i in np.flatnonzero(step.dones).tolist():
@@ -115,7 +115,7 @@ class _Model:
 
 
 def _before_reset(obs: Any, dones: Array, infos: list[dict[str, Any]], normalize: VecNormalize | None) -> Any:
-    """Observations with those that a reset has replaced."""
+    """Returns observations in which those that a reset has replaced are back."""
     ended = np.flatnonzero(dones).tolist()
     lasts = {i: infos[i]["terminal_observation"] for i in ended if infos[i].get("terminal_observation") is not None}
     if not lasts:

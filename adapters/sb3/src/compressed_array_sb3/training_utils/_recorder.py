@@ -52,7 +52,7 @@ class Recorder:
         deterministic: bool,
         progress_bar: bool,
     ) -> tuple[list[float], list[float]]:
-        """Returns of `n_eps` episodes, or, without a number, of those that ended before all buffers were full; seconds.
+        """Returns the returns of `n_eps` episodes, or of those that ended before all buffers were full, and seconds.
 
         The episodes are divided among the environments beforehand, as SB3's `evaluate_policy` does, because those that
         end first are not a fair sample. An environment that is done with its share goes on until all are.
@@ -90,7 +90,7 @@ class Recorder:
             self.seconds[i] += time.perf_counter() - start
 
     def _leave(self) -> None:
-        """Mark where the last episodes were left: what is added later does not continue them.
+        """Marks where the last episodes were left: what is added later does not continue them.
 
         Only for buffers that look beyond a transition. A done would be a lie, so it is a timeout as far as SB3 lets it.
         """

@@ -19,12 +19,15 @@ def make_env(
     seed: int | None = None,
     **kwargs: Any,
 ) -> VecEnv:
-    """`n_envs` games with SB3's `AtariWrapper`, stacked, channels first.
+    """Returns games with SB3's `AtariWrapper`, their frames stacked, channels first.
 
-    :param env_id: a game such as "MsPacmanNoFrameskip-v4" or "ALE/Pong-v5"
-    :param vec_env_cls: what runs the games; a single one is always run in this process
-    :param framestack: frames in an observation; None or 1 for the newest alone
-    :param kwargs: for the game, such as `render_mode` or `max_num_frames_per_episode`
+    Args:
+        env_id: A game such as "MsPacmanNoFrameskip-v4" or "ALE/Pong-v5".
+        n_envs: How many games are played at a time.
+        vec_env_cls: What runs the games; a single one is always run in this process.
+        framestack: Frames in an observation; None or 1 for the newest alone.
+        seed: What the games are seeded with.
+        kwargs: Options of the game, such as `render_mode` or `max_num_frames_per_episode`.
     """
     try:
         import ale_py

@@ -25,17 +25,20 @@ def warm_up(
     deterministic: bool = True,
     progress_bar: bool = True,
 ) -> tuple[list[float], list[float]]:
-    """Let a model play into a buffer. Gives the returns of its episodes, and the seconds that each buffer took.
+    """Lets a model play into a buffer; returns the returns of its episodes, and the seconds that each buffer took.
 
-    :param buffer: a replay buffer, or several, as training would fill it
-    :param n_envs: the number of environments that the buffer is for. `warmup_env` may have a multiple of it: the steps
-        of the first `n_envs` are then added first, and those of the next ones after them
-    :param warmup_env: what is played in; it stays open, since training goes on with it, unless `close_env` says so
-    :param warmup_model: whatever has `predict(obs, deterministic=...)`; None plays at random
-    :param warmup_episodes: how many episodes; by default as many as fill the buffer
-    :param mean_ep_len: what an episode is assumed to take, to know that number beforehand; without it, the last steps
-        are those that fill the buffer, in the middle of episodes
-    :param progress_bar: show one if there is a terminal and tqdm is installed
+    Args:
+        buffer: A replay buffer, or several, as training would fill it.
+        n_envs: The number of environments that the buffer is for. `warmup_env` may have a multiple of it: the steps of
+            the first `n_envs` are then added first, and those of the next ones after them.
+        warmup_env: What is played in; it stays open, since training goes on with it.
+        warmup_model: Whatever has `predict(obs, deterministic=...)`; None plays at random.
+        warmup_episodes: How many episodes; by default as many as fill the buffer.
+        mean_ep_len: What an episode is assumed to take, to know that number beforehand; without it, the last steps are
+            those that fill the buffer, in the middle of episodes.
+        close_env: Whether to close `warmup_env` afterwards.
+        deterministic: Whether the model takes the actions that it holds for best.
+        progress_bar: Whether to show one, if there is a terminal and tqdm is installed.
     """
     recorder = Recorder(buffer, warmup_env.num_envs)
     if not recorder.buffers:

@@ -23,14 +23,19 @@ def eval_model(
     deterministic: bool = True,
     progress_bar: bool = True,
 ) -> tuple[list[float], list[float]]:
-    """Play `n_eps` episodes. Gives their returns, and the seconds that each buffer took to add them.
+    """Plays episodes; returns their returns, and the seconds that each buffer took to add them.
 
     Each environment plays its share of them, as in SB3's `evaluate_policy`.
 
-    :param model: whatever has `predict(obs, deterministic=...)`; None plays at random
-    :param buffer: a replay buffer, or several, to which all transitions are added as training would add them. If there
-        are more environments than it is for, a multiple of them, then in as many parts
-    :param progress_bar: show one if there is a terminal and tqdm is installed
+    Args:
+        n_eps: How many episodes.
+        eval_env: What is played in.
+        model: Whatever has `predict(obs, deterministic=...)`; None plays at random.
+        close_env: Whether to close `eval_env` afterwards.
+        buffer: A replay buffer, or several, to which all transitions are added as training would add them. If there are
+            more environments than it is for, a multiple of them, then in as many parts.
+        deterministic: Whether the model takes the actions that it holds for best.
+        progress_bar: Whether to show one, if there is a terminal and tqdm is installed.
     """
     return Recorder(buffer, eval_env.num_envs).play(
         eval_env, model, n_eps, close_env=close_env, deterministic=deterministic, progress_bar=progress_bar
@@ -38,7 +43,7 @@ def eval_model(
 
 
 def report(returns: Sequence[float]) -> str:
-    """Mean, deviation and quartiles of returns, in the form in which sb3-extra-buffers publishes them.
+    """Returns a text with mean, deviation and quartiles of returns, as sb3-extra-buffers publishes them.
 
     >>> print(report([21, 21, 20, 21]))
     Evaluated 4 episodes, mean reward: 20.8 +/- 0.43

@@ -36,7 +36,7 @@ class Column:
         return ", ".join(kind.name for kind in self.kinds)
 
     def read(self, positions: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The items of all leaves."""
+        """Returns the items of all leaves."""
         if len(self.kinds) == 2 and isinstance(self.items, HostItems):
             return dict(zip((kind.name for kind in self.kinds), self._read_pair(self.items, positions), strict=True))
         return {kind.name: self.items.read(self._at(positions, turn)) for turn, kind in enumerate(self.kinds)}
@@ -54,7 +54,7 @@ class Column:
         return self._delivery.decoded(one, self.kind), self._delivery.decoded(other, self.kind)
 
     def write(self, positions: torch.Tensor, values: Mapping[str, torch.Tensor], is_row: bool) -> None:
-        """Put items, (positions, *shape) of each leaf, to these positions, all of one row or any others."""
+        """Puts items, (positions, *shape) of each leaf, to these positions, all of one row or any others."""
         parts = [values[kind.name] for kind in self.kinds]
         if is_row:
             row = int(positions[0]) // self.kind.lanes * len(parts)
@@ -72,20 +72,20 @@ class Column:
         self.items.update(self._at(positions, turn), items)
 
     def remember(self, positions: torch.Tensor) -> Callable[[], object]:
-        """What puts back what is at these positions now."""
+        """Returns what puts back what is at these positions now."""
         at = self._all(positions)
         before = self.items.read(at)
         return lambda: self.items.update(at, before)
 
     def _at(self, positions: torch.Tensor, turn: int) -> torch.Tensor:
-        """Where the items of a leaf are among those of all."""
+        """Returns where the items of a leaf are among those of all."""
         if len(self.kinds) == 1:
             return positions
         lanes = self.kind.lanes
         return positions + (positions // lanes * (len(self.kinds) - 1) + turn) * lanes
 
     def _all(self, positions: torch.Tensor) -> torch.Tensor:
-        """Where the items of all leaves are, by turns."""
+        """Returns where the items of all leaves are, by turns."""
         return torch.stack([self._at(positions, turn) for turn in range(len(self.kinds))], 1).flatten()
 
     def usage(self, rows: int) -> KeyUsage:

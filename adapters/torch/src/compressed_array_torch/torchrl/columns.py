@@ -25,9 +25,10 @@ NEXT = "next."
 class Columns:
     """All leaves of `rows` rows.
 
-    :param kinds: what each leaf is, by name
-    :param codec: None for all as they are, a codec for all that are not small, or a mapping of names to those
-    :param device: where they are kept
+    Args:
+        kinds: What each leaf is, by name.
+        codec: None for all as they are, a codec for all that are not small, or a mapping of names to those.
+        device: Where they are kept.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Columns:
         ]
 
     def tensors(self, lanes: tuple[int, ...]) -> dict[str, torch.Tensor]:
-        """All leaves, as tensors that show what is held: (rows, *lanes, *shape) each."""
+        """Returns all leaves, as tensors that show what is held: (rows, *lanes, *shape) each."""
         shape, rows = (self._count, *lanes), range(self._count)
         found = {name: leaf.view(*shape, *leaf.shape[1:]) for name, leaf in (self._small.fields | self._dense).items()}
         for column in self._compressed:
@@ -58,7 +59,7 @@ class Columns:
         return found
 
     def read(self, positions: torch.Tensor) -> dict[str, torch.Tensor]:
-        """All leaves at these positions, where batches go."""
+        """Returns all leaves at these positions, where batches go."""
         there = positions.to(self.device)
         flat = there.reshape(-1)
         found = self._small.read(flat)
@@ -73,10 +74,11 @@ class Columns:
     def write(
         self, positions: torch.Tensor, values: Mapping[str, torch.Tensor], *, is_row: bool, is_held: bool
     ) -> None:
-        """Put items, (positions, *shape) of each leaf, to positions none of which comes twice: all of it, or nothing.
+        """Puts items, (positions, *shape) of each leaf, to positions none of which comes twice: all of it, or nothing.
 
-        :param is_row: whether the positions are those of one row
-        :param is_held: whether there may be something at these positions that somebody can still read
+        Args:
+            is_row: Whether the positions are those of one row.
+            is_held: Whether there may be something at these positions that somebody can still read.
         """
         undo: list[Callable[[], object]] = []
         several = sum(len(column.kinds) for column in self._compressed) > 1  # one alone is written whole, or not at all
@@ -96,12 +98,12 @@ class Columns:
             as_bits(leaf)[there] = as_bits(values[name].to(self.device))
 
     def clear(self) -> None:
-        """Hold nothing. What is added next does not follow what was there."""
+        """Drops all items. What is added next does not follow what was there."""
         for column in self._compressed:
             column.items.clear()
 
     def usage(self, rows: int, transitions: int, capacity: int) -> MemoryUsage:
-        """What is held in so many rows."""
+        """Returns what is held in so many rows."""
         keys = {column.name: column.usage(rows) for column in self._compressed}
         for name, leaf in self._dense.items():
             keys[name] = KeyUsage(rows * self._lanes * self.kinds[name].nbytes, leaf.nbytes, 0, PLAIN)
@@ -115,7 +117,7 @@ class Columns:
         }
 
     def loading(self, state: Mapping[str, Any]) -> Callable[[], object]:
-        """What makes this hold what a state does, once all of that is looked through."""
+        """Checks a state, and returns a function that takes it over."""
         compressed = {column.name: column for column in self._compressed}
         parts: dict[str, Mapping[str, Any]] = {
             "small": self._small.fields,
@@ -143,7 +145,7 @@ class Columns:
 
 
 def _codecs(kinds: Mapping[str, Kind], codec: Any) -> dict[str, Any]:
-    """The codec that each leaf is kept with; None for those that are kept as they are."""
+    """Returns the codec that each leaf is kept with; None for those that are kept as they are."""
     rule = Codecs(codec, list(kinds))
     if not isinstance(codec, Mapping):
         is_none = codec is None or (isinstance(codec, str) and codec == "none")
@@ -156,7 +158,7 @@ def _codecs(kinds: Mapping[str, Kind], codec: Any) -> dict[str, Any]:
 
 
 def _groups(kinds: Mapping[str, Kind], codecs: Mapping[str, Any]) -> list[list[Kind]]:
-    """Leaves that are kept together: one with the same one of the next step, and any other by itself."""
+    """Returns leaves that are kept together: one with the same one of the next step, and any other by itself."""
     groups: list[list[Kind]] = []
     taken: set[str] = set()
     for name, kind in kinds.items():

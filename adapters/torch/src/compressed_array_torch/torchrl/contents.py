@@ -34,7 +34,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, row: Any, size: int, ndim: int) -> Plan:
-        """For `size` items or a few more, so that they are whole rows like this one."""
+        """Returns the plan for `size` items, or a few more, so that they are whole rows like this one."""
         axes = ndim - 1
         structure = Structure.of(row, axes)
         leaves = structure.taken_apart(row)
@@ -53,13 +53,13 @@ class Plan(NamedTuple):
         return torch.Size([self.rows, *self.lanes])
 
     def describe(self) -> dict[str, Any]:
-        """The same in plain values."""
+        """Returns this in plain values."""
         kinds = {name: [list(shape), str(dtype).removeprefix("torch.")] for name, (shape, dtype) in self.kinds.items()}
         return {"structure": self.structure.describe(), "kinds": kinds, "shape": list(self.shape)}
 
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> Plan:
-        """The inverse of `describe`."""
+        """Returns the inverse of `describe`."""
         kinds = {name: (tuple(shape), getattr(torch, dtype)) for name, (shape, dtype) in description["kinds"].items()}
         rows, *lanes = description["shape"]
         structure = Structure.described(description["structure"])
@@ -78,20 +78,21 @@ class Contents:
         self.columns = Columns(kinds, plan.rows, *place)
 
     def tensors(self) -> Any:
-        """All rows, as data whose tensors show what is held."""
+        """Returns all rows, as data whose tensors show what is held."""
         plan = self.plan
         return plan.structure.put_together(self.columns.tensors(plan.lanes), plan.shape, self._place.device)
 
     def read(self, positions: torch.Tensor, *, are_rows: bool) -> Any:
-        """Data of these positions, which are whole rows or any, where batches go."""
+        """Returns data of these positions, which are whole rows or any, where batches go."""
         leaves, unnamed = self.columns.read(positions), 0 if are_rows else len(self.plan.lanes)
         return self.plan.structure.put_together(leaves, positions.shape, self._place.delivery.device, unnamed)
 
     def write(self, positions: torch.Tensor, data: Any, *, is_row: bool, held: int) -> None:
-        """Put data to positions; raises StepError before anything has changed if it is not of these shapes and dtypes.
+        """Puts data to positions; raises StepError before anything has changed if it is not of these shapes and dtypes.
 
-        :param is_row: whether they are one row
-        :param held: how many positions hold something that can still be read
+        Args:
+            is_row: Whether they are one row.
+            held: How many positions hold something that can still be read.
         """
         values = self.plan.structure.taken_apart(data)
         for name, kind in self.columns.kinds.items():
@@ -111,7 +112,7 @@ class Contents:
         return {**self.plan.describe(), "columns": self.columns.state_dict()}
 
     def loading(self, state: Mapping[str, Any]) -> Callable[[], object]:
-        """What makes this hold what a state does, once all of that is looked through."""
+        """Checks a state, and returns a function that takes it over."""
         if any(state[name] != part for name, part in self.plan.describe().items()):
             raise BufferStateError(
                 "this is the state of a storage of another size, or with other keys, shapes or dtypes"
@@ -120,12 +121,12 @@ class Contents:
 
 
 def rows_for(size: int, lanes: tuple[int, ...]) -> int:
-    """How many rows hold so many items."""
+    """Returns how many rows hold so many items."""
     return -(-size // prod(lanes))
 
 
 def last_of_each(where: torch.Tensor, values: dict[str, torch.Tensor]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Positions once each, with what was given for them last."""
+    """Returns positions once each, with what was given for them last."""
     if bool((where[1:] > where[:-1]).all()):
         return where, values
     newest = np.unique(where.numpy()[::-1], return_index=True)[1]

@@ -66,7 +66,7 @@ class CompressedTensor(torch.Tensor):
         super().__init__()
 
     def decoded(self) -> torch.Tensor:
-        """All items, in a plain tensor."""
+        """Returns all items, in a plain tensor."""
         return self._leaf.read(positions_of(slice(None), self._rows, self._lanes))
 
     @classmethod
@@ -134,7 +134,7 @@ class CompressedTensor(torch.Tensor):
         return axes_of(parts) > 1 + len(self._lanes)
 
     def _flat(self) -> torch.Tensor:
-        """The same items in one axis."""
+        """Returns the same items in one axis."""
         if self._rows.step != 1:
             return self.decoded().flatten(0, len(self._lanes))
         size = prod(self._lanes)
@@ -142,7 +142,7 @@ class CompressedTensor(torch.Tensor):
 
 
 def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[CompressedTensor]:
-    """Those of an operation's arguments that it changes."""
+    """Returns those of an operation's arguments that it changes."""
     arguments = func._schema.arguments
     given = {argument.name: value for argument, value in zip(arguments, args, strict=False)} | kwargs
     changed = [
@@ -152,7 +152,7 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[C
 
 
 def positions_of(key: Any, rows: range, lanes: tuple[int, ...]) -> torch.Tensor:
-    """What a key takes out of a tensor of positions that has these rows, and in each of them so many lanes."""
+    """Returns what a key takes out of a tensor of positions that has these rows, and in each of them so many lanes."""
     size, key = prod(lanes), as_torch_key(key)
     if isinstance(key, int):
         return rows[key] * size + torch.arange(size).reshape(lanes)
@@ -167,7 +167,7 @@ def positions_of(key: Any, rows: range, lanes: tuple[int, ...]) -> torch.Tensor:
 
 
 def axes_of(parts: tuple[Any, ...]) -> int:
-    """How many axes the parts of a key are for: one each, but for masks with several."""
+    """Returns how many axes the parts of a key are for: one each, but for masks with several."""
     masks = (np.ndarray, torch.Tensor)
     return sum(
         part.ndim if isinstance(part, masks) and part.dtype in (torch.bool, np.dtype(bool)) else 1 for part in parts
@@ -175,7 +175,7 @@ def axes_of(parts: tuple[Any, ...]) -> int:
 
 
 def as_torch_key(key: Any) -> Any:
-    """A key of ints, slices and tensors on the host."""
+    """Returns a key of ints, slices and tensors on the host."""
     if isinstance(key, tuple):
         return tuple(map(as_torch_key, key))
     if isinstance(key, range):
@@ -192,7 +192,7 @@ def is_integers(part: Any) -> bool:
 
 
 def _bounded(indices: torch.Tensor, length: int) -> torch.Tensor:
-    """Indices from 0 on, if there is such a row for each."""
+    """Returns indices from 0 on, if there is such a row for each."""
     if indices.numel():
         low, high = (int(bound) for bound in torch.aminmax(indices))
         if low < -length or high >= length:

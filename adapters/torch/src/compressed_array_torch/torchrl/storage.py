@@ -81,12 +81,13 @@ class CompressedStorage(TensorStorage):
 
     A pickled storage is a copy. It cannot be shared with other processes, and refuses to be.
 
-    :param codec: how keys of more than 256 bytes are kept: "auto" by what is best for them, None as they are, or a
-        codec of `compressed_array` such as "delta", "delta-zstd" or "zstd-3"; a mapping says so for each key, which is
-        a tuple, or a string with dots between nested names
-    :param device: where batches go
-    :param store_device: where items are kept and indices drawn; the host if nothing is said
-    :param ndim: how many axes of the data count items; along the first one runs time, in streams along the others
+    Args:
+        codec: How keys of more than 256 bytes are kept: "auto" by what is best for them, None as they are, or a codec
+            of `compressed_array` such as "delta", "delta-zstd" or "zstd-3"; a mapping says so for each key, which is a
+            tuple, or a string with dots between nested names.
+        device: Where batches go.
+        store_device: Where items are kept and indices drawn; the host if nothing is said.
+        ndim: How many axes of the data count items; along the first one runs time, in streams along the others.
     """
 
     _default_checkpointer = CompressedStorageCheckpointer
@@ -114,7 +115,7 @@ class CompressedStorage(TensorStorage):
         self._process = os.getpid()
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
-        """Write items; what does not fit is refused, and nothing has changed."""
+        """Writes items; what does not fit is refused, and nothing has changed."""
         if os.getpid() != self._process:
             raise UnsupportedOperationError(
                 f"this storage is one of process {self._process}, which would not see what another one writes: send "
@@ -135,7 +136,7 @@ class CompressedStorage(TensorStorage):
         self._bump_mutation_revision()
 
     def get(self, index: Any) -> Any:
-        """Items: views if they are a slice, or else copies on `device`."""
+        """Returns items: views if they are a slice, or else copies on `device`."""
         parts = index if isinstance(index, tuple) else (index,)
         if self._contents is None or any(part is Ellipsis or isinstance(part, slice) for part in parts):
             return super().get(index)
@@ -143,7 +144,7 @@ class CompressedStorage(TensorStorage):
         return self._contents.read(positions, are_rows=axes_of(parts) == 1)
 
     def _init(self, row: Any) -> None:
-        """Make room for rows like this one."""
+        """Makes room for rows like this one."""
         self._use(self._new(Plan.of(row, self.max_size, self.ndim)))
 
     def _new(self, plan: Plan) -> Contents:
@@ -159,7 +160,7 @@ class CompressedStorage(TensorStorage):
             self._contents.columns.clear()
 
     def memory_usage(self) -> MemoryUsage:
-        """What is held now, and what a storage that compresses nothing would hold."""
+        """Returns what is held now, and what a storage that compresses nothing would hold."""
         if self._contents is None:
             return MemoryUsage(0, self.max_size, {}, 0)
         return self._contents.columns.usage(self._len_along_dim0, len(self), self.max_size)
@@ -168,12 +169,12 @@ class CompressedStorage(TensorStorage):
         return f"<{type(self).__name__}: {self.memory_usage()}>"
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is held, in tensors and plain values of its own."""
+        """Returns all that is held, in tensors and plain values of its own."""
         held = {} if self._contents is None else self._contents.state_dict()
         return {"class": type(self).__name__, "_len": len(self), "initialized": self.initialized, **held}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Hold what a storage made with the same arguments did; the state of another is refused and changes nothing."""
+        """Takes over the state of a storage made with the same arguments; any other is refused and changes nothing."""
         if state_dict.get("class") != type(self).__name__:
             raise BufferStateError(f"this is not the state of a {type(self).__name__}")
         contents = self._contents
@@ -198,7 +199,7 @@ class CompressedStorage(TensorStorage):
         self._bump_mutation_revision()
 
     def _plan_of(self, state: Mapping[str, Any]) -> Plan:
-        """What the rows of a state are made of, if there is room for as many here."""
+        """Returns what the rows of a state are made of, if there is room for as many here."""
         plan = Plan.described(state)
         if plan.rows != rows_for(self.max_size, plan.lanes) or len(plan.lanes) != self.ndim - 1:
             raise BufferStateError(

@@ -44,7 +44,7 @@ class Structure:
 
     @classmethod
     def of(cls, row: Any, lanes: int) -> Structure:
-        """That of one row, whose nodes have `lanes` batch axes before those of an item."""
+        """Returns the structure of one row, whose nodes have `lanes` batch axes before those of an item."""
         made = cls(_branch(row, (), lanes))
         for name in made.names:
             if made.names.count(name) > 1:
@@ -58,7 +58,7 @@ class Structure:
         return tuple(_names(self.root))
 
     def taken_apart(self, data: Any) -> dict[str, torch.Tensor]:
-        """The tensors of data by name, if it is made as this says."""
+        """Returns the tensors of data by name, if it is made as this says."""
         try:
             found = dict(_leaves(data, ()))
         except RuntimeError as error:  # of a lazy stack
@@ -74,31 +74,32 @@ class Structure:
     def put_together(
         self, tensors: Mapping[str, torch.Tensor], batch: torch.Size, device: torch.device | None, unnamed: int = 0
     ) -> Any:
-        """Data made as this says of other tensors, which begin with these batch axes.
+        """Returns data made as this says of other tensors, which begin with these batch axes.
 
-        :param unnamed: how many of a row's axes are not among them as they were
+        Args:
+            unnamed: How many of a row's axes are not among them as they were.
         """
         return _built(self.root, tensors, batch, device, unnamed)
 
     def describe(self) -> Any:
-        """The same in plain values."""
+        """Returns this in plain values."""
         return _described(self.root)
 
     @classmethod
     def described(cls, description: Any) -> Structure:
-        """The inverse of `describe`, for data of known classes."""
+        """Returns the inverse of `describe`, for data of known classes."""
         return cls(_undescribed(description))
 
 
 def first_row(data: Any) -> Any:
-    """The first of several rows."""
+    """Returns the first of several rows."""
     if type(data) is dict:
         return {key: first_row(part) for key, part in data.items()}
     return type(data)(map(first_row, data)) if type(data) in (list, tuple) else data[0]
 
 
 def stacked(rows: list[Any]) -> Any:
-    """Rows that come one by one, as several."""
+    """Returns rows that come one by one, as several."""
     if not rows:
         raise StepError("there is nothing in the list")
     structure = Structure.of(rows[0], 0)
@@ -111,7 +112,7 @@ def stacked(rows: list[Any]) -> Any:
 
 
 def _parts(node: Any, way: Way) -> Iterable[tuple[Any, Any]] | None:
-    """The keys and values of a node; None if it is a tensor."""
+    """Returns the keys and values of a node; None if it is a tensor."""
     if isinstance(node, torch.Tensor):
         if node.is_nested or node.layout is not torch.strided:
             raise StepError(f"{_name(way)} is a nested or sparse tensor, and only dense ones are stored")

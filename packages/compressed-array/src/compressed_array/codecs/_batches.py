@@ -15,7 +15,7 @@ Records = npt.NDArray[np.uint8]
 
 
 def encode_records(codec: Any, records: Records, dtype: np.dtype[Any]) -> Payloads:
-    """Encode each row, which is items of `dtype`; a payload as long as its row means that it does not shrink."""
+    """Encodes each row, which is items of `dtype`; a payload as long as its row means that it does not shrink."""
     if isinstance(codec, Codec):
         return codec.encode_batch(records)
     payloads = encode_each(codec, _typed(records, dtype))
@@ -29,7 +29,7 @@ def encode_records(codec: Any, records: Records, dtype: np.dtype[Any]) -> Payloa
 
 
 def decode_records(codec: Any, payloads: Payloads, out: Records, dtype: np.dtype[Any]) -> None:
-    """Decode payload i into row i, which is items of `dtype`."""
+    """Decodes payload i into row i, which is items of `dtype`."""
     if isinstance(codec, Codec):
         codec.decode_batch(payloads, out)
     else:
@@ -37,5 +37,5 @@ def decode_records(codec: Any, payloads: Payloads, out: Records, dtype: np.dtype
 
 
 def _typed(records: Records, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Rows as another library's codec wants them: numbers as numbers, which may help it, the rest as bytes."""
+    """Returns rows as another library's codec wants them: numbers as numbers, which may help it, the rest as bytes."""
     return records.view(dtype) if dtype.kind in "biufc" else records

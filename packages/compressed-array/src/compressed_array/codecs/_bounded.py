@@ -18,7 +18,7 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def decode_up_to(codec: Any, payload: Bytes, nbytes: int) -> Any:
-    """What another library's codec makes of a payload that should become `nbytes` bytes."""
+    """Returns what another library's codec makes of a payload that should become `nbytes` bytes."""
     kind = codec.codec_id if type(codec).__module__.partition(".")[0] == "numcodecs" else ""
     if kind in _STREAMS:
         stream = _STREAMS[kind](codec)
@@ -55,7 +55,7 @@ def _number(payload: Bytes, start: int, end: int) -> int:
 
 
 def _of_zstd(payload: Bytes) -> int:
-    """The content size in a frame's header; -1 where it has none, as numcodecs writes none of that kind."""
+    """Returns the content size in a frame's header; -1 where it has none, which numcodecs never writes."""
     if payload[:4].tobytes() != ZSTD_MAGIC or payload.size < 6:
         return -1
     flags = int(payload[4])

@@ -22,7 +22,7 @@ SHORT, WORD = 16, 8
 
 @helper
 def put_varint(at: Word, value: Word) -> Word:
-    """Write a number and return where it ends."""
+    """Writes a number and return where it ends."""
     while value >= 128:
         store8(at, np.uint64(value & 127 | 128))
         at += 1
@@ -33,7 +33,7 @@ def put_varint(at: Word, value: Word) -> Word:
 
 @helper
 def take_varint(at: Word) -> Word:
-    """A number, and where it ends."""
+    """Returns a number, and where it ends."""
     value, shift = np.int64(0), np.int64(0)
     while True:
         byte = np.int64(load8(at))
@@ -46,7 +46,7 @@ def take_varint(at: Word) -> Word:
 
 @helper
 def copy_short(target: Word, source: Word, size: Word) -> None:
-    """memcpy for sizes that are mostly below what a call to it is worth."""
+    """Copies bytes, without a call of memcpy for sizes that are not worth it."""
     if size >= SHORT:
         copy_bytes(target, source, size)
     else:
@@ -56,7 +56,7 @@ def copy_short(target: Word, source: Word, size: Word) -> None:
 
 @helper
 def first_difference(a: Word, b: Word, at: Word, size: Word) -> Word:
-    """The first place from `at` on where two pieces of memory differ, or `size`."""
+    """Returns the first place from `at` on where two pieces of memory differ, or `size`."""
     while at + 128 <= size and difference(a + at, b + at) == 0:
         at += 128
     while at + 8 <= size:
@@ -71,7 +71,7 @@ def first_difference(a: Word, b: Word, at: Word, size: Word) -> Word:
 
 @helper
 def encode_changes(frame: Word, base: Word, size: Word, out: Word, limit: Word) -> Word:
-    """Write the changes to `out`, and return how many bytes they take; -1 if they take more than `limit`."""
+    """Writes the changes to `out`, and returns how many bytes they take; -1 if they take more than `limit`."""
     o, last, i = out, np.int64(0), np.int64(0)
     while True:
         i = first_difference(frame, base, i, size)
@@ -98,7 +98,7 @@ def encode_changes(frame: Word, base: Word, size: Word, out: Word, limit: Word) 
 
 @helper
 def take_token(changes: Word) -> Word:
-    """How many bytes stay, how many change, and where what they change to begins."""
+    """Returns how many bytes stay, how many change, and where what they change to begins."""
     token = np.int64(load8(changes))
     changes += 1
     skip, length = token >> 4, (token & FULL_NIBBLE) + 1
@@ -113,7 +113,7 @@ def take_token(changes: Word) -> Word:
 
 @helper
 def apply_changes(changes: Word, end: Word, frame: Word) -> None:
-    """Make the changes between two addresses to a frame, where both have `ROOM` behind them.
+    """Makes the changes between two addresses to a frame, where both have `ROOM` behind them.
 
     How long a run is cannot be predicted, so short ones are all written alike: a word, and then what it covered.
     """
@@ -133,7 +133,7 @@ def apply_changes(changes: Word, end: Word, frame: Word) -> None:
 
 @helper
 def varint_ends(at: Word, end: Word) -> Word:
-    """Where a number ends, if that is before `end` and it is no longer than a number may be; else -1."""
+    """Returns where a number ends, if that is before `end` and it is no longer than a number may be; else -1."""
     for k in range(5):
         if at + k >= end:
             return np.int64(-1)

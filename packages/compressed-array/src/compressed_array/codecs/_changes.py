@@ -20,7 +20,7 @@ FULL_NIBBLE = 15
 
 
 def encode(frame: Bytes, base: Bytes) -> bytes:
-    """What turns `base` into `frame`."""
+    """Returns the changes that turn `base` into `frame`."""
     different = np.flatnonzero(frame != base)
     if not len(different):
         return b""
@@ -42,7 +42,7 @@ def encode(frame: Bytes, base: Bytes) -> bytes:
 
 
 def apply(changes: Bytes, frame: Bytes) -> None:
-    """Make the changes to a frame, in place."""
+    """Applies changes to a frame, in place."""
     data = changes.tobytes()
     i = at = 0
     while i < len(data):
@@ -62,7 +62,7 @@ def apply(changes: Bytes, frame: Bytes) -> None:
 
 
 def varint(value: int) -> bytes:
-    """A number in as many bytes as it needs, seven bits in each, the low ones first."""
+    """Returns a number in as many bytes as it needs, seven bits in each, the low ones first."""
     parts = bytearray()
     while value >= 128:
         parts.append(value & 127 | 128)
@@ -72,7 +72,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at `data[at:]`, and where it ends."""
+    """Returns the number at `data[at:]`, and where it ends."""
     value = shift = 0
     while True:
         if at >= len(data) or shift > 28:

@@ -18,7 +18,7 @@ from compressed_array._runtime import loading
 
 
 def _library(module: str) -> ctypes.CDLL | None:
-    """The shared library behind an extension module, if it is one and can be loaded."""
+    """Returns the shared library behind an extension module, or None if there is none that can be loaded."""
     # Importing the package around the module, and loading, are not to be cut off, by a fork or a signal's handler.
     return loading.undisturbed(partial(_open, module))
 
@@ -39,7 +39,7 @@ def _address(function: Any) -> int:
 
 @dataclass(frozen=True)
 class LZ4Functions:
-    """Where the functions of LZ4 are that batches need."""
+    """The addresses of the functions of LZ4 that batches need."""
 
     start: int
     compress: int
@@ -48,7 +48,7 @@ class LZ4Functions:
 
 @cache
 def lz4_block() -> LZ4Functions | None:
-    """LZ4's functions, out of the extension behind lz4.block."""
+    """Returns LZ4's functions, out of the extension behind lz4.block; None where a build hides them."""
     library = _library("lz4.block._block")
     if library is None:
         return None
@@ -92,7 +92,7 @@ class ZstdFunctions:
         self._error_name = _typed(library.ZSTD_getErrorName, ctypes.c_char_p, size)
 
     def check(self, result: int, doing: str) -> None:
-        """Raise if what a function of zstd's returned, or the int64 of the same bits, is an error."""
+        """Raises if what a function of zstd's returned, or the int64 of the same bits, is an error."""
         code = result % 2**64
         if self.is_error(code):
             reason = self._error_name(code).decode("ascii", "replace")
@@ -107,7 +107,7 @@ def _typed(function: Any, result: Any, *arguments: Any) -> Any:
 
 @cache
 def zstd() -> ZstdFunctions | None:
-    """zstd's functions, out of the extension that the zstandard package keeps for cffi."""
+    """Returns zstd's functions, out of the extension that zstandard keeps for cffi; None where a build hides them."""
     library = _library("zstandard._cffi")
     if library is None:
         return None
@@ -128,7 +128,7 @@ class ZstdContexts(threading.local):
         self._decompressor: _Owned | None = None
 
     def compressor(self, functions: ZstdFunctions, level: int) -> int:
-        """The address of a context to compress with: one for each level, as each takes another amount of memory."""
+        """Returns the address of a context to compress with: one for each level, since their sizes differ."""
         try:
             return self._compressors[level].address
         except KeyError:
@@ -138,7 +138,7 @@ class ZstdContexts(threading.local):
             return made.address
 
     def decompressor(self, functions: ZstdFunctions) -> int:
-        """The address of a context to decompress with."""
+        """Returns the address of a context to decompress with."""
         if self._decompressor is None:
             self._decompressor = _Owned(functions.create_decompressor(), functions.free_decompressor)
         return self._decompressor.address
@@ -157,33 +157,33 @@ class ZstdCalls:
 
     @property
     def compressor(self) -> tuple[int, int, int]:
-        """The function, the calling thread's context and the function's last argument, to compress with."""
+        """Returns the function, the calling thread's context and the function's last argument, to compress with."""
         functions = self.functions
         how = functions.with_level if self._dictionary is None else functions.with_dictionary
         return how, _contexts.compressor(functions, self._level), self._setting
 
     @property
     def decompressor(self) -> tuple[int, int]:
-        """The calling thread's context and the function's last argument, to decompress with."""
+        """Returns the calling thread's context and the function's last argument, to decompress with."""
         return _contexts.decompressor(self.functions), self._digested
 
     def compress(self, *buffers: int) -> int:
-        """Compress to where there is room from where the data are; returns what zstd does."""
+        """Compresses: takes target address, room, source address and size, and returns what zstd does."""
         functions = self.functions
         call = functions.call_with_level if self._dictionary is None else functions.call_with_dictionary
         return int(call(_contexts.compressor(functions, self._level), *buffers, self._setting))
 
     def decompress(self, *buffers: int) -> int:
-        """Decompress to where there is room from where the payload is; returns what zstd does."""
+        """Decompresses: takes target address, room, source address and size, and returns what zstd does."""
         return int(self.functions.call_decompress(_contexts.decompressor(self.functions), *buffers, self._digested))
 
     def stop_compressing(self) -> None:
-        """Give up what only compressing needs; nobody may be compressing."""
+        """Frees what only compressing needs; no thread may be compressing."""
         self._to_compress = None
 
     @property
     def nbytes(self) -> int:
-        """The memory of digested dictionaries."""
+        """Returns the memory of digested dictionaries, in bytes."""
         functions, made, read = self.functions, self._to_compress, self._to_decompress
         writing = 0 if made is None else int(functions.sizeof_to_compress(made.address))
         return writing + (0 if read is None else int(functions.sizeof_to_decompress(read.address)))

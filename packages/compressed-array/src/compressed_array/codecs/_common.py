@@ -10,7 +10,7 @@ from compressed_array.errors import CodecLevelError, CodecUnavailableError, Corr
 
 
 def require(module: str, codec_id: str, extra: str) -> Any:
-    """The library a codec stands on, or an error that names the extra which brings it."""
+    """Returns the library that a codec stands on; raises an error that names the extra which brings it."""
     try:
         return load(module)
     except ImportError as error:  # missing, or there and broken, in whatever way
@@ -18,7 +18,7 @@ def require(module: str, codec_id: str, extra: str) -> Any:
 
 
 def checked_level(codec_id: str, level: SupportsIndex, *ranges: range) -> int:
-    """`level` as an int, if it lies in one of the ranges."""
+    """Returns `level` as an int; raises unless it lies in one of the ranges."""
     allowed_text = " or ".join(f"{r[0]} to {r[-1]}" for r in ranges)
     error = CodecLevelError(f"codec {codec_id!r} takes a level from {allowed_text}, not {level!r}")
     if not isinstance(level, bool):
@@ -33,7 +33,7 @@ def checked_level(codec_id: str, level: SupportsIndex, *ranges: range) -> int:
 
 
 def check_claim(claimed: int, at_most: int, wanted: int | None) -> None:
-    """Refuse a payload by the size it says it decodes to, before any memory is taken for that."""
+    """Refuses a payload by the size it says it decodes to, before any memory is taken for that."""
     if wanted is not None and claimed != wanted:
         raise CorruptPayloadError(f"payload says it decodes to {claimed} bytes where {wanted} belong")
     if claimed > at_most:

@@ -10,13 +10,13 @@ from compressed_array.codecs._change_kernels import changes_fit, copy_short, enc
 
 @jit("int64(int64, int64, int64, int64, int64)")
 def encode_at(frame: Word, base: Word, size: Word, out: Word, limit: Word) -> Word:
-    """`encode_changes`, by itself."""
+    """Does what `encode_changes` does, for callers in Python."""
     return encode_changes(frame, base, size, out, limit)
 
 
 @jit("boolean(int64, int64, int64, int64)")
 def apply_checked(changes: Word, changes_nbytes: Word, frame: Word, size: Word) -> Any:
-    """`apply_changes` for changes from outside, made only if they fit, and without `ROOM`; says whether they did."""
+    """Applies changes from outside, which need no `ROOM`, if they fit; returns whether they did."""
     end = changes + changes_nbytes
     if not changes_fit(changes, end, size):
         return False

@@ -14,13 +14,13 @@ EXTRAS = {"zfpy": "zfpy", "pcodec": "pcodec", "crc32c": "crc32c", "msgpack2": "m
 
 
 def describe(codec: Any) -> dict[str, Any]:
-    """What a file says about a codec."""
+    """Returns what a file says about a codec."""
     # Another library may use one of our ids for a class with other parameters, so the file says whose it is.
     return {"library": "compressed-array" if isinstance(codec, Codec) else "numcodecs", "config": codec.get_config()}
 
 
 def described(description: dict[str, Any]) -> Any:
-    """The codec that a file describes, if it is one that only decodes."""
+    """Returns the codec that a file describes; refuses one that would run what is in the file."""
     config = description["config"]
     if config["id"] in UNSAFE:
         raise CorruptFileError(f"codec {config['id']!r} would run what is in the file; it is refused")

@@ -49,7 +49,7 @@ def encode_rows(
     offsets: Any,
     sizes: Any,
 ) -> None:
-    """Encode rows of `nbytes` at `records`, one behind the other into `target + low * nbytes` and on.
+    """Encodes rows of `nbytes` at `records`, one behind the other into `target + low * nbytes` and on.
 
     `start` and `compress` are LZ4_initStream and LZ4_compress_fast_continue: the library's Python interface makes
     every block as the first of a stream, too. `sizes[i] == nbytes` says that the payload did not stay below it, and

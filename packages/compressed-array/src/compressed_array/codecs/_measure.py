@@ -46,12 +46,12 @@ class Measurement:
 
     @property
     def ratio(self) -> float:
-        """How many times smaller the record became, as `CompressedArray.ratio` counts."""
+        """Returns how many times smaller the record became, as `CompressedArray.ratio` counts."""
         return self.nbytes / self.stored_bytes
 
     @property
     def score(self) -> float:
-        """How the codec compares; the module says what is weighed."""
+        """Returns how the codec compares; the module says what is weighed."""
         plain_read = SECONDS_PER_READ + SECONDS_PER_BYTE * self.nbytes
         read, write = (1 + seconds / plain_read for seconds in (self.decode_seconds, self.encode_seconds))
         return -math.log2(self.ratio) + math.log2(read) / 2 + math.log2(write) / 8
@@ -97,7 +97,7 @@ def usable(names: Iterable[str]) -> list[Any]:
 
 
 def some(count: int, record_nbytes: int, nbytes: int) -> npt.NDArray[np.intp]:
-    """Which records to look at: some from all over, in `nbytes` or one record."""
+    """Returns the indices of records from all over, as many as have `nbytes` together, or one."""
     most = max(nbytes // record_nbytes, 1)
     return np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(np.intp)
 

@@ -19,7 +19,7 @@ WIDE = 32  # copies and fills go this far past the wanted end, where that is sti
 
 @helper
 def _pattern(address: Word, itemsize: Word) -> Any:
-    """The item at `address`, repeated to fill 8 bytes."""
+    """Returns the item at `address`, repeated to fill 8 bytes."""
     if itemsize == 1:
         return load8(address) * EACH_BYTE
     if itemsize == 2:
@@ -31,13 +31,13 @@ def _pattern(address: Word, itemsize: Word) -> Any:
 
 @helper
 def _sum_of_bytes(lanes: Any) -> Any:
-    """The sum of the 8 bytes of a uint64, if it stays below 256."""
+    """Returns the sum of the 8 bytes of a uint64, if it stays below 256."""
     return np.int64((lanes * EACH_BYTE) >> np.uint64(56))
 
 
 @helper
 def _decoded_size(source: Word, size: Word, itemsize: Word) -> Any:
-    """(bytes it decodes to, tokens, extras, tail bytes) of a payload; bytes are -1 if no encoder wrote it."""
+    """Returns (bytes it decodes to, tokens, extras, tail bytes) of a payload; bytes are -1 if no encoder wrote it."""
     if size < HEADER:
         return -1, 0, 0, 0
     tokens = np.int64(load32(source))
@@ -123,7 +123,7 @@ def _decode_row(source: Word, size: Word, itemsize: Word, target: Word, nbytes: 
 
 @jit("int64(int64[::1], int64[::1], int64, int64, int64, int64, int64)")
 def decode_rows(addresses: Any, sizes: Any, itemsize: Word, target: Word, nbytes: Word, low: Word, high: Word) -> Word:
-    """Decode payload i to row i of `target`; return the first row whose payload is corrupt, or -1."""
+    """Decodes payload i to row i of `target`; return the first row whose payload is corrupt, or -1."""
     for i in range(low, high):
         if not _decode_row(addresses[i], sizes[i], itemsize, target + i * nbytes, nbytes):
             return i
@@ -132,5 +132,5 @@ def decode_rows(addresses: Any, sizes: Any, itemsize: Word, target: Word, nbytes
 
 @jit("int64(int64, int64, int64)")
 def decoded_size(source: Word, size: Word, itemsize: Word) -> Word:
-    """How many bytes a payload decodes to, or -1 if it is corrupt."""
+    """Returns how many bytes a payload decodes to, or -1 if it is corrupt."""
     return _decoded_size(source, size, itemsize)[0]

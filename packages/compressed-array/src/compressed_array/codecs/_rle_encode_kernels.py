@@ -43,7 +43,7 @@ def _load(address: Word, itemsize: Word) -> Any:
 
 @helper
 def _copy_literals(at: Word, end: Word, itemsize: Word, values: Word) -> Word:
-    """Copy items to `values` up to the first that equals the one after it; return where that one is, or `end`.
+    """Copys items to `values` up to the first that equals the one after it; return where that one is, or `end`.
 
     Up to 7 bytes more than that are written.
     """
@@ -84,7 +84,7 @@ def _low_item(lanes: Any, itemsize: Word) -> Any:
 
 @helper
 def _end_of_run(at: Word, end: Word, itemsize: Word) -> Word:
-    """The first item behind `at` that differs from the one before it, or `end`."""
+    """Returns the first item behind `at` that differs from the one before it, or `end`."""
     last = end - itemsize
     while at + 8 <= last:
         difference = load64(at) ^ load64(at + itemsize)
@@ -98,7 +98,7 @@ def _end_of_run(at: Word, end: Word, itemsize: Word) -> Word:
 
 @helper
 def _encode_row(source: Word, nbytes: Word, itemsize: Word, target: Word, limit: Word, scratch: Word) -> Word:
-    """Write the payload to `target` and return its size; or return `limit` as soon as it is sure to reach that.
+    """Writes the payload to `target` and return its size; or return `limit` as soon as it is sure to reach that.
 
     Tokens, extras and values are gathered in `scratch`, three times `nbytes + SLACK` bytes: where each begins in the
     payload is not known until all are found.
@@ -159,7 +159,7 @@ def _encode_row(source: Word, nbytes: Word, itemsize: Word, target: Word, limit:
 
 
 def scratch_nbytes(nbytes: int) -> int:
-    """How much scratch memory `encode_rows` needs for rows of `nbytes`."""
+    """Returns how much scratch memory `encode_rows` needs for rows of `nbytes`."""
     return 3 * (nbytes + SLACK)
 
 
@@ -176,7 +176,7 @@ def encode_rows(
     offsets: Any,
     sizes: Any,
 ) -> None:
-    """Encode rows of `nbytes` at `records`, one behind the other into `target + low * limit` and on.
+    """Encodes rows of `nbytes` at `records`, one behind the other into `target + low * limit` and on.
 
     `sizes[i] == limit` says that the payload did not stay below it, and that nothing was kept of it. `scratch` is the
     caller's: numba frees an array of the kernel's own after its last use by name, and this one is used by its address.

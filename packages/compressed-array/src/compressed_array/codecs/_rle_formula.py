@@ -19,22 +19,22 @@ LONGEST_RUN = ESCAPE + 1 + 255
 
 
 def repeat(xp: Any, values: Any, counts: Any) -> Any:
-    """Each value as often as its count says; the one thing numpy and torch name differently."""
+    """Returns each value as often as its count says; the one thing numpy and torch name differently."""
     return xp.repeat_interleave(values, counts) if hasattr(xp, "repeat_interleave") else xp.repeat(values, counts)
 
 
 def count_up(xp: Any, like: Any) -> Any:
-    """0, 1, 2 … as long as `like` and where it is."""
+    """Returns 0, 1, 2 … as long as `like` and where it is."""
     return xp.cumsum(xp.ones_like(like), 0) - 1
 
 
 def run_starts(xp: Any, items: Any) -> Any:
-    """Which items begin a run, along the last axis."""
+    """Returns which items begin a run, along the last axis."""
     return xp.concatenate((items[..., :1] == items[..., :1], items[..., 1:] != items[..., :-1]), -1)
 
 
 def split_into_runs(xp: Any, items: Any) -> tuple[Any, Any]:
-    """The values and the lengths of the runs in a flat, non-empty integer array; none is longer than LONGEST_RUN."""
+    """Returns values and lengths of the runs in a flat, non-empty integer array; none is longer than LONGEST_RUN."""
     starts = xp.where(run_starts(xp, items))[0]
     lengths = xp.concatenate((starts[1:], starts[:1] + len(items))) - starts
     pieces = (lengths + (LONGEST_RUN - 1)) // LONGEST_RUN
@@ -44,7 +44,7 @@ def split_into_runs(xp: Any, items: Any) -> tuple[Any, Any]:
 
 
 def encode(xp: Any, items: Any) -> tuple[Any, Any, Any]:
-    """(tokens, extras, values) of a flat, non-empty integer array; the first two are uint8."""
+    """Returns (tokens, extras, values) of a flat, non-empty integer array; the first two are uint8."""
     values, lengths = split_into_runs(xp, items)
     # A token ends with a run, or with the sixteenth value since the last run, or with the last value of all.
     ends_stretch = lengths > 1
@@ -65,13 +65,13 @@ def encode(xp: Any, items: Any) -> tuple[Any, Any, Any]:
 
 
 def token_counts(xp: Any, tokens: Any) -> tuple[Any, Any]:
-    """What the two halves of each token say: its literals, and its repeats with the extras not yet added."""
+    """Returns what the two halves of each token say: its literals, and its repeats with the extras not yet added."""
     tokens = xp.asarray(tokens, dtype=xp.int64)
     return tokens // (ESCAPE + 1), tokens % (ESCAPE + 1)
 
 
 def decode(xp: Any, literals: Any, repeats: Any, extras: Any, values: Any) -> Any:
-    """The items of which `encode` made the tokens, given as `token_counts`, and their extras and values."""
+    """Returns the items of which `encode` made the tokens, given as `token_counts`, and their extras and values."""
     more = repeats + 0
     more[repeats == ESCAPE] += xp.asarray(extras, dtype=xp.int64)
     lengths = xp.ones_like(xp.asarray(values, dtype=xp.int64))

@@ -25,7 +25,7 @@ def encode_rows(
     offsets: Any,
     sizes: Any,
 ) -> Word:
-    """Encode rows of `nbytes` at `records`, one behind the other into `target + low * nbytes` and on.
+    """Encodes rows of `nbytes` at `records`, one behind the other into `target + low * nbytes` and on.
 
     `sizes[i] == nbytes` says that the payload did not stay below it, and that nothing was kept of it. Returns what
     zstd returned for an error other than that, or 0.
@@ -58,7 +58,7 @@ def decode_rows(
     low: Word,
     high: Word,
 ) -> Word:
-    """Decode payload i to row i of `target`; return the first row whose payload is corrupt, or -1."""
+    """Decodes payload i to row i of `target`; return the first row whose payload is corrupt, or -1."""
     for i in range(low, high):
         if sizes[i] < SMALLEST_FRAME or np.int64(load32(addresses[i])) != MAGIC:
             return i

@@ -28,12 +28,13 @@ _ZEROS = np.zeros(BLOCK, np.uint8)
 
 
 class Delta(Codec):
-    """What changed since the frame before, and every `level` frames a frame that needs none before it.
+    """Frames as what changed in them since the frame before, in groups that begin with a frame by itself.
 
-    A read decodes at most `level` frames that it does not return; longer groups take less space. Left out, it follows
-    from how much changes, so that a group has about as many bytes whatever it shows. An item is a stack of frames, each
-    of `frame_width` along `stack_axis`. Left out, that is found from the data; a width of 0 says that items are no
-    stacks.
+    Args:
+        level: How many frames a group has. A read decodes at most as many that it does not return, and longer groups
+            take less space. Left out, it follows from how much changes, so that groups have about the same size.
+        stack_axis: The axis along which an item is a stack of frames. Left out, it is found from the data.
+        frame_width: How long a frame is along that axis; 0 says that items are no stacks.
     """
 
     codec_id: ClassVar[str] = "frame-delta"  # `delta` is another codec for numcodecs
@@ -76,7 +77,7 @@ class Delta(Codec):
 
 
 class DeltaZstd(Delta):
-    """`delta`, and each full group through zstd, with a dictionary learnt from the groups before."""
+    """`Delta` whose full groups go through zstd, with a dictionary learnt from the groups before."""
 
     codec_id: ClassVar[str] = "delta-zstd"
     releases_gil: ClassVar[bool] = True
@@ -98,7 +99,7 @@ class DeltaZstd(Delta):
 
 
 def encode_changes(frame: npt.NDArray[np.uint8], base: npt.NDArray[np.uint8]) -> bytes:
-    """`_changes.encode`, by its kernel where there is one."""
+    """Does what `_changes.encode` does, by a kernel where numba is."""
     kernels = native("codecs._delta_kernels")
     if kernels is None:
         return _changes.encode(frame, base)
@@ -109,7 +110,7 @@ def encode_changes(frame: npt.NDArray[np.uint8], base: npt.NDArray[np.uint8]) ->
 
 
 def apply_changes(changes: npt.NDArray[np.uint8], frame: npt.NDArray[np.uint8]) -> None:
-    """`_changes.apply`, by its kernel where there is one."""
+    """Does what `_changes.apply` does, by a kernel where numba is."""
     kernels = native("codecs._delta_kernels")
     if kernels is None:
         _changes.apply(changes, frame)

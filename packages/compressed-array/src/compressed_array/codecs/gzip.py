@@ -20,7 +20,11 @@ LARGEST_RECORD = 2**32 - 1  # the trailer counts bytes modulo 2**32, and it is w
 
 
 class Gzip(Codec):
-    """Deflate at level 0 (stored) to 9."""
+    """Deflate in a gzip container.
+
+    Args:
+        level: 0, which only stores, to 9.
+    """
 
     codec_id: ClassVar[str] = "gzip"
     releases_gil: ClassVar[bool] = True
@@ -37,7 +41,7 @@ class Gzip(Codec):
 
 
 def inflate(library: Any, data: npt.NDArray[np.uint8], out: Buffer | None) -> Buffer:
-    """Decode a gzip payload by a library with zlib's interface: all of it, and never more than its trailer says."""
+    """Decodes a gzip payload by a library with zlib's interface: all of it, and never more than its trailer says."""
     wanted = None if out is None else writable_bytes_view(out).size
     claimed = int.from_bytes(data[-4:].tobytes(), "little")
     check_claim(claimed, MOST_EXPANSION * data.size, wanted)

@@ -12,7 +12,11 @@ __all__ = ["Igzip"]
 
 
 class Igzip(Codec):
-    """Deflate by ISA-L at level 0 to 3; any gzip decodes what it writes."""
+    """Deflate in a gzip container by ISA-L; any gzip decodes what it writes.
+
+    Args:
+        level: 0 to 3.
+    """
 
     codec_id: ClassVar[str] = "igzip"
     releases_gil: ClassVar[bool] = True

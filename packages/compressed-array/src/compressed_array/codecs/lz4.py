@@ -29,7 +29,11 @@ FRAME_MAGIC, HAS_CONTENT_SIZE = b"\x04\x22\x4d\x18", 0x08
 
 
 class LZ4Block(Codec):
-    """LZ4 blocks, their size before them. Level 0 is the default mode, below 0 accelerates, 1 to 12 compress more."""
+    """LZ4 blocks, each behind its size.
+
+    Args:
+        level: 0 for the library's default mode, below 0 for faster and larger, 1 to 12 for slower and smaller.
+    """
 
     codec_id: ClassVar[str] = "lz4-block"
     releases_gil: ClassVar[bool] = True
@@ -109,7 +113,11 @@ class LZ4Block(Codec):
 
 
 class LZ4Frame(Codec):
-    """LZ4 frames, which say their own content size. A level below 0 accelerates, up to 16 compresses more."""
+    """LZ4 frames, which say their own content size.
+
+    Args:
+        level: 0 for the library's default, below 0 for faster and larger, up to 16 for slower and smaller.
+    """
 
     codec_id: ClassVar[str] = "lz4-frame"
 
@@ -142,7 +150,7 @@ class LZ4Frame(Codec):
 
 
 def _content_size(frame: npt.NDArray[np.uint8]) -> int:
-    """The content size in a frame's header, which has none only for a frame of nothing."""
+    """Returns the content size in a frame's header, which has none only for a frame of nothing."""
     header = frame[:14].tobytes()
     if len(header) < 7 or not header.startswith(FRAME_MAGIC):
         raise CorruptPayloadError("not an LZ4 frame")

@@ -14,7 +14,7 @@ __all__ = ["Raw"]
 
 
 class Raw(Codec):
-    """No compression; for data that does not shrink, and to measure against."""
+    """No compression, for data that does not shrink and to measure others against."""
 
     codec_id: ClassVar[str] = "none"
 

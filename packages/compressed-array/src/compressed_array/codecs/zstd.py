@@ -34,10 +34,12 @@ COUNTERS_LOG = 18  # of the trainer's tables, which by default take ten megabyte
 
 
 class Zstd(Codec):
-    """Zstandard at level 1 to 22, at 0, which is its own default, or at -1 to -100, each step down faster and larger.
+    """Zstandard frames.
 
-    With `checksum`, payloads have one. `dictionary` is what `train` made, as bytes or as the base64 text that the
-    config holds.
+    Args:
+        level: 1 to 22, 0 for the library's own default, or -1 to -100, where each step down is faster and larger.
+        dictionary: What `train` learnt, as bytes or as the base64 text that the config holds.
+        checksum: Whether payloads have one.
     """
 
     codec_id: ClassVar[str] = "zstd"
@@ -64,11 +66,16 @@ class Zstd(Codec):
         dict_size: int = 16384,
         segment: int | None = None,
     ) -> Self:
-        """A codec with a dictionary learnt from sample records: rows of an array, or buffers.
+        """Returns a codec with a dictionary learnt from sample records.
 
-        It pays for small records that resemble each other; give it some hundred. A larger dictionary needs more of
-        them. The trainer puts segments of the samples together and tries several lengths for them;
-        with `segment`, only that one, in a fraction of the memory.
+        It pays for small records that resemble each other.
+
+        Args:
+            samples: Some hundred records, the rows of an array or buffers; a larger dictionary needs more of them.
+            level: The codec's level.
+            dict_size: How many bytes the dictionary may have.
+            segment: The length of the segments that the trainer puts together. Left out, it tries several, which takes
+                longer and several times the memory.
         """
         parameters = {} if segment is None else {"k": segment, "d": SHORTEST_SAMPLE, "f": COUNTERS_LOG}
         library = cls(level)._library
@@ -92,7 +99,7 @@ class Zstd(Codec):
 
     @property
     def dictionary(self) -> str | None:
-        """The dictionary as base64 text."""
+        """Returns the dictionary as base64 text, or None without one."""
         return None if self._dictionary is None else base64.b64encode(self._dictionary).decode("ascii")
 
     def get_config(self) -> dict[str, Any]:
@@ -139,16 +146,16 @@ class Zstd(Codec):
 
     @property
     def nbytes(self) -> int:
-        """The memory of the dictionary, and of what zstd made of it."""
+        """Returns the memory of the dictionary and of what zstd made of it, in bytes."""
         return (0 if self._calls is None else self._calls.nbytes) + len(self._dictionary or b"")
 
     def stop_compressing(self) -> None:
-        """Give up what only compressing needs; nobody may be compressing."""
+        """Frees what only compressing needs; no thread may be compressing."""
         if self._calls is not None:
             self._calls.stop_compressing()
 
     def encode_parts(self, parts: Payloads) -> Payloads:
-        """Encode buffers of different sizes; a payload as long as its buffer means that it did not shrink."""
+        """Encodes buffers of different sizes; a payload as long as its buffer means that it did not shrink."""
         size, offset = parts.size.copy(), np.cumsum(parts.size) - parts.size
         memory = scratch(int(parts.size.sum()))
         for i, at in enumerate(offset.tolist()):
@@ -157,7 +164,7 @@ class Zstd(Codec):
         return Payloads.in_one_buffer(memory, offset, size)
 
     def decode_part(self, payload: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        """What one of `encode_parts` was, in memory that leaves no hole behind. Bytes behind it are left alone."""
+        """Returns what one of the buffers of `encode_parts` was. Bytes behind the frame are ignored."""
         calls = self.calls()
         if calls is None:
             return np.frombuffer(self._decompressor().decompress(payload, allow_extra_data=True), np.uint8)
@@ -170,7 +177,7 @@ class Zstd(Codec):
 
     @contextmanager
     def stream(self, payload: npt.NDArray[np.uint8]) -> Iterator[Any]:
-        """What a frame decodes to, to be read part by part."""
+        """Opens a stream of what a frame decodes to, to be read part by part."""
         unpacker = self._library.ZstdDecompressor(dict_data=self._dict_data(), max_window_size=LARGEST_WINDOW)
         try:
             with unpacker.stream_reader(payload) as stream:
@@ -179,14 +186,14 @@ class Zstd(Codec):
             raise CorruptPayloadError(f"zstd frame does not decode: {error}") from error
 
     def content_size(self, payload: npt.NDArray[np.uint8]) -> int:
-        """How many bytes a frame says it decodes to."""
+        """Returns how many bytes a frame says it decodes to."""
         try:
             return int(self._library.get_frame_parameters(payload[:18]).content_size)  # a header is not longer
         except self._library.ZstdError as error:
             raise CorruptPayloadError(f"zstd frame does not decode: {error}") from error
 
     def _encode_into(self, data: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]) -> int:
-        """Encode to `out` and return the size of the payload; 0 if it does not fit."""
+        """Encodes to `out` and returns the size of the payload, 0 if it does not fit."""
         calls = self.calls()
         if calls is None or self.checksum:
             payload = as_bytes_view(self.encode(data))
@@ -213,7 +220,7 @@ class Zstd(Codec):
         return over_rows(work, len(out), out.nbytes)
 
     def _try_dictionary(self) -> None:
-        """Refuse a dictionary that zstd cannot use now, not at the first write or, worse, the first read."""
+        """Refuses a dictionary that zstd cannot use, before a first write or, worse, a first read fails by it."""
         probe = DICTIONARY_MAGIC * 16
         try:
             works = self.decode(self.encode(probe)) == probe
@@ -244,13 +251,13 @@ class Zstd(Codec):
         return None if self._dictionary is None else self._library.ZstdCompressionDict(self._dictionary)
 
     def _native(self) -> tuple[Any, _clib.ZstdCalls] | None:
-        """What a batch needs to go through zstd's own functions, where numba is and the library shows them."""
+        """Returns the kernels and the C functions they call, or None where one of the two is missing."""
         kernels = native("codecs._zstd_kernels")
         calls = None if kernels is None else self.calls()
         return None if calls is None else (kernels, calls)
 
     def calls(self) -> _clib.ZstdCalls | None:
-        """How to call zstd's own functions with this level and dictionary, where the library shows them."""
+        """Returns how zstd's C functions are called with this level and dictionary; None where a build hides them."""
         functions, calls = _clib.zstd(), self._calls
         if functions is None or calls is not None:
             return calls

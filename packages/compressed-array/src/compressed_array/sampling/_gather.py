@@ -25,16 +25,26 @@ class Table(NamedTuple):
 
 
 class Gather:
-    """Takes rows of tables that have `size` positions each."""
+    """Copies rows of several tables at the same positions.
+
+    Args:
+        size: How many positions each table has.
+        tables: Where the tables are.
+    """
 
     def __init__(self, size: int, tables: Sequence[Table]) -> None:
         self._size, self._tables = size, np.array(tables, np.int64).reshape(-1, len(Table._fields))
 
     def into(self, positions: int, count: int, targets: Sequence[int]) -> bool:
-        """Copy the rows at `count` positions, int64 at an address, to one address for each table.
+        """Copies rows, and returns whether that was possible.
 
-        Whoever calls this keeps all of that memory, and sees to it that it is large enough. False if there are no
-        kernels, or a position or row is not there: then what was written is of no use, and another way has to be found.
+        It is not if there are no kernels, or a position or row is out of range: what was written is then of no use. The
+        caller keeps all of the memory alive, and sees to it that it is large enough.
+
+        Args:
+            positions: The address of `count` positions, int64 each.
+            count: How many there are.
+            targets: The address to copy to, for each table.
         """
         kernels = native("sampling._gather_kernels")
         if kernels is None:

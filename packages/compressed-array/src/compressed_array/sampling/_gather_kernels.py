@@ -30,7 +30,7 @@ LINE, AHEAD = 64, 24
 
 @intrinsic
 def copy_wide(typingctx: Any, target: Any, source: Any) -> Any:
-    """Copy 32 bytes."""
+    """Copys 32 bytes."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = ir.VectorType(ir.IntType(64), WIDE // 8).as_pointer()
@@ -43,7 +43,7 @@ def copy_wide(typingctx: Any, target: Any, source: Any) -> Any:
 
 @helper
 def copy_row(target: Word, source: Word, nbytes: Word) -> None:
-    """memcpy for short rows: in wide steps, of which the last one goes over some bytes again."""
+    """Copies a short row in wide steps, of which the last one goes over some bytes again."""
     if nbytes >= LONG:
         copy_bytes(target, source, nbytes)
     elif nbytes >= WIDE:
@@ -61,7 +61,7 @@ def copy_row(target: Word, source: Word, nbytes: Word) -> None:
 
 @helper
 def row_at(positions: Word, i: Word, through: Word, width: Word) -> Word:
-    """The row at a position."""
+    """Returns the row at a position."""
     position = load64(positions + 8 * i)
     if width == 4:
         return load32(through + 4 * np.int64(position))
@@ -72,21 +72,21 @@ def row_at(positions: Word, i: Word, through: Word, width: Word) -> Word:
 
 @helper
 def copy_words(positions: Word, count: Word, address: Word, target: Word) -> None:
-    """The same for rows of 4 bytes that positions count, as most numbers are."""
+    """Returns the same for rows of 4 bytes that positions count, as most numbers are."""
     for i in range(count):
         store32(target + 4 * i, load32(address + 4 * np.int64(load64(positions + 8 * i))))
 
 
 @helper
 def copy_flags(positions: Word, count: Word, address: Word, target: Word) -> None:
-    """And for rows of one byte."""
+    """Copies rows of one byte."""
     for i in range(count):
         store8(target + i, load8(address + np.int64(load64(positions + 8 * i))))
 
 
 @jit("boolean(int64, int64, int64, int64[:, ::1], int64[::1])")
 def gather(positions: Word, count: Word, size: Word, tables: Any, targets: Any) -> Word:
-    """Copy rows; false if one is not there."""
+    """Copys rows; false if one is not there."""
     if tables.shape[0] != targets.shape[0]:
         return False
     last = np.uint64(0)

@@ -17,7 +17,7 @@ class NStep(NamedTuple):
 
 
 def n_step(rewards: Any, terminated: Any, truncated: Any, gamma: float, is_held: Any = None) -> NStep:
-    """Discounted sums of rewards over up to n steps, as many as the arrays have columns, and what follows them.
+    """Returns discounted sums of rewards over up to n steps, and the discounts of what follows them.
 
     A sum stops with the step that terminates an episode, behind which nothing is worth anything, and with one that
     truncates it, behind which the value of its last observation counts. Where a step does both, it terminates.
@@ -25,8 +25,18 @@ def n_step(rewards: Any, terminated: Any, truncated: Any, gamma: float, is_held:
     All arrays are (batch, n): of numpy, or tensors of torch on any one device, which is not waited for. Results are of
     the dtype of `rewards`.
 
-    :param is_held: whether steps are there, if not all are, as beyond the newest one of a ring: a sum stops before
-        them, and bootstraps. The first step of each row has to be there.
+    Args:
+        rewards: Of each step, as floats.
+        terminated: Whether an episode ended with the step by the rules of its environment.
+        truncated: Whether it was cut off with the step, as by a limit of time.
+        gamma: What a reward, or a value, counts less for each step that it comes later.
+        is_held: Whether steps are there, if not all are, as beyond the newest one of a ring: a sum stops before them,
+            and bootstraps. The first step of each row has to be there.
+
+    >>> import numpy as np
+    >>> no, rewards = np.zeros((1, 3), bool), np.ones((1, 3))
+    >>> n_step(rewards, no, no, gamma=0.5)
+    NStep(returns=array([1.75]), discounts=array([0.125]), lengths=array([3]))
     """
     # Both frameworks have all functions that are used here, by the same names.
     xp: Any = np if isinstance(rewards, np.ndarray) else sys.modules["torch"]

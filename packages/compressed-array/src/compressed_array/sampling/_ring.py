@@ -1,4 +1,4 @@
-"""`Ring`: which steps a buffer holds that writes over its oldest ones, by numbers that are never used again."""
+"""`Ring`: which steps a buffer that writes over its oldest ones holds, by numbers that are never used again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,20 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Ring:
-    """Counts the steps of a buffer of `capacity` rows, in each of which `lanes` environments are written at once.
+    """Counts the steps of a buffer that writes over its oldest ones.
 
     What lane `l` did in step `s` has the number `s * lanes + l`. Its position in the buffer, with the rows one after
     the other, is that number modulo `capacity * lanes`; once it is written over, `is_held` of the number is False, so a
     number that was kept for later cannot be taken for what came to its place.
+
+    Args:
+        capacity: How many rows the buffer has, one for each step.
+        lanes: How many environments are written in each row at once.
+
+    >>> ring = Ring(capacity=3, lanes=2)
+    >>> ring.advance(4)
+    >>> len(ring), ring.row, ring.is_held(1), ring.is_held(2)
+    (3, 1, False, True)
     """
 
     def __init__(self, capacity: int, lanes: int = 1) -> None:
@@ -28,54 +37,58 @@ class Ring:
         self.oldest = self.steps = 0  # the first step that is held, and the first that is not yet written
 
     def __len__(self) -> int:
-        """The number of rows that are held."""
+        """Returns how many rows are held."""
         return self.steps - self.oldest
 
     @property
     def count(self) -> int:
-        """How many numbers are held."""
+        """Returns how many numbers are held: rows times lanes."""
         return (self.steps - self.oldest) * self.lanes
 
     @property
     def size(self) -> int:
-        """How many positions there are."""
+        """Returns how many positions there are: capacity times lanes."""
         return self.capacity * self.lanes
 
     @property
     def row(self) -> int:
-        """The row that the next step is written to."""
+        """Returns the row that the next step is written to."""
         return self.steps % self.capacity
 
     @property
     def is_full(self) -> bool:
+        """Whether the next step is written over the oldest one."""
         return self.steps - self.oldest >= self.capacity
 
     def next_rows(self, steps: int) -> list[slice]:
-        """The rows that so many next steps are written to, at most as many as there are: in one piece, or in two."""
+        """Returns the rows that the next steps, at most `capacity` of them, are written to: one slice, or two."""
         behind = max(self.row + steps - self.capacity, 0)
         rows = [slice(self.row, self.row + steps - behind), slice(0, behind)]
         return [part for part in rows if part.stop > part.start]
 
     def make_room(self, steps: int = 1) -> None:
-        """Hold no longer what the next steps are written over: to be called before they are."""
+        """Lets go of what the next steps are written over; to be called before they are written."""
         self.oldest = max(self.oldest, self.steps + steps - self.capacity)
 
     def advance(self, steps: int = 1) -> None:
-        """Count steps that were written, each over the oldest one if the ring is full."""
+        """Counts steps that were written, each over the oldest one if the ring is full."""
         if steps < 0:
             raise ValueError(f"a ring does not go back, and so not on by {steps} steps")
         self.make_room(steps)
         self.steps += steps
 
     def clear(self) -> None:
-        """Hold nothing, and begin again with the first row. Numbers go on, so that none is used again."""
+        """Holds nothing any more, and begins again with the first row. Numbers go on, so that none is used again."""
         self.oldest = self.steps = -(-self.steps // self.capacity) * self.capacity
 
     def draw(self, words: Any) -> Any:
-        """Positions that are held, picked by random whole numbers: an array or a tensor, none of them negative.
+        """Returns positions that are held, each as likely as any other.
 
-        The words had better be much larger than `count`, since this takes their remainder. In a ring that is full the
-        same words pick the same positions, however often it goes round.
+        In a ring that is full the same words pick the same positions, however often it goes round.
+
+        Args:
+            words: Random whole numbers, an array or a tensor, none of them negative. They should be much larger than
+                `count`, since their remainders pick the positions.
         """
         count, first = self.count, self.oldest * self.lanes % self.size
         if not count:
@@ -84,27 +97,28 @@ class Ring:
         return drawn if count == self.size or not first else (drawn + first) % self.size
 
     def positions(self, numbers: Any) -> Any:
-        """Where in the buffer the steps of these numbers are, or were."""
+        """Returns the positions in the buffer where the steps of these numbers are, or were."""
         return numbers % self.size
 
     def is_held(self, numbers: Any) -> Any:
-        """Whether what has these numbers is still there."""
+        """Whether the steps of these numbers are still held."""
         return (numbers >= self.oldest * self.lanes) & (numbers < self.steps * self.lanes)
 
     def number_at(self, positions: Any) -> Any:
-        """The numbers of the steps that are held at these positions."""
+        """Returns the numbers of the steps that are held at these positions."""
         first = self.oldest * self.lanes
         return (positions - first) % self.size + first
 
     def following(self, numbers: Any, offsets: Any) -> Any:
-        """The numbers of the steps that come so many steps later in the same lane, held or not: (..., offsets)."""
+        """Returns the numbers of the steps that come `offsets` later in the same lane, held or not: (..., offsets)."""
         return numbers[..., None] + offsets * self.lanes
 
     def state_dict(self) -> dict[str, int]:
+        """Returns what `load_state_dict` of a ring of the same size takes."""
         return {"capacity": self.capacity, "lanes": self.lanes, "oldest": self.oldest, "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Count as a ring of the same size did."""
+        """Takes over the state of a ring of the same size."""
         if (state["capacity"], state["lanes"]) != (self.capacity, self.lanes):
             raise ValueError(
                 f"this is the state of a ring of {state['capacity']} rows and {state['lanes']} lanes; here it is "

@@ -33,11 +33,19 @@ SLACK = 2.0**-20  # of the total: by how much a mass may miss it, which numbers 
 
 
 class PriorityTree:
-    """Priorities of `capacity` things, all zero to begin with, and drawing things in proportion to them.
+    """Priorities of things, and drawing things in proportion to them.
 
     Several threads may share a tree: each call is done before another begins, and a fork waits for it. An update is
     made as a whole or not at all, even if an interrupt ends it: what it left to be computed is, at the next use.
     Without numba, a signal's handler that uses a tree in the middle of its own thread's use gets a `BusyStoreError`.
+
+    Args:
+        capacity: How many things, or leaves, there are. All have priority zero to begin with.
+
+    >>> tree = PriorityTree(10)
+    >>> tree.update([2, 7], [1.0, 3.0])
+    >>> tree.total, tree.draw([0.1, 0.1, 0.1, 0.1]).tolist()
+    (4.0, [2, 7, 7, 7])
     """
 
     def __init__(self, capacity: int) -> None:
@@ -58,38 +66,43 @@ class PriorityTree:
 
     @property
     def capacity(self) -> int:
-        """How many leaves there are."""
+        """Returns how many leaves there are."""
         return self._capacity
 
     @property
     def nbytes(self) -> int:
-        """How many bytes of memory the tree takes: about a fifth more than its leaves."""
+        """Returns how many bytes of memory the tree takes: about a fifth more than its leaves."""
         return self._words.nbytes + LINE + self._starts.nbytes
 
     @property
     def total(self) -> float:
-        """The sum of all priorities."""
+        """Returns the sum of all priorities."""
         return self._at_root(0)
 
     @property
     def min(self) -> float:
-        """The least priority that is not zero; infinity if there is none."""
+        """Returns the least priority that is not zero; infinity if there is none."""
         return self._at_root(self._span) or float("inf")
 
     @property
     def max(self) -> float:
-        """The greatest priority."""
+        """Returns the greatest priority."""
         return self._at_root(2 * self._span)
 
     def __getitem__(self, indices: npt.ArrayLike) -> Floats:
-        """The priorities of these leaves."""
+        """Returns the priorities of these leaves."""
         given, places = _places(indices)
         self._check_places(given, places)
         with self._exclusive.writing:
             return self._words[places].reshape(given.shape)
 
     def update(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
-        """Give these leaves these priorities, or all of them one; of a leaf that comes several times the last stays."""
+        """Sets the priorities of leaves.
+
+        Args:
+            indices: Which leaves; for one that comes several times, the last priority counts.
+            priorities: One for each, or one for all. None is negative, and all are finite.
+        """
         given, places = _places(indices)
         values = np.asarray(priorities)
         if values.dtype.kind not in "fiub":
@@ -116,7 +129,7 @@ class PriorityTree:
                 self._is_whole = True
 
     def find(self, masses: npt.ArrayLike) -> Ints:
-        """For each mass, from 0 up to the total, the leaf in whose stretch of the cumulative sum it lies.
+        """Returns, for each mass from 0 up to the total, the leaf in whose stretch of the cumulative sum it lies.
 
         Stretches are exact up to round-off, and a mass that misses the range by no more than a millionth of it is taken
         for the nearest in it. Whatever the round-off, the priority of a leaf that is found is not zero.
@@ -137,9 +150,11 @@ class PriorityTree:
         return found.reshape(given.shape)
 
     def draw(self, uniforms: npt.ArrayLike, *, stratified: bool = True) -> Ints:
-        """As many leaves as there are random numbers from 0 up to 1, each as likely as its share of the total.
+        """Returns as many leaves as there are random numbers, each as likely as its share of the total.
 
-        Stratified, the total is divided into as many equal parts, and a leaf is drawn from each, in order.
+        Args:
+            uniforms: Random numbers from 0 up to 1.
+            stratified: Whether the total is divided into as many equal parts, and a leaf drawn from each, in order.
         """
         given, rest = _numbers(uniforms, "random numbers")
         found = np.empty(rest.size, np.int64)
@@ -157,17 +172,17 @@ class PriorityTree:
         return found.reshape(given.shape)
 
     def clear(self) -> None:
-        """Make every priority zero."""
+        """Makes every priority zero."""
         with self._exclusive.writing:
             self._words, self._is_whole = self._new_words(), True
 
     def state_dict(self) -> dict[str, Floats]:
-        """The priorities alone, from which `load_state_dict` makes the rest."""
+        """Returns the priorities, which are all that `load_state_dict` needs."""
         with self._exclusive.writing:
             return {"priorities": self._words[: self._capacity].copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over the priorities of a tree with the same capacity; if anything is wrong with them, none."""
+        """Takes over the priorities of a tree with the same capacity; if anything is wrong with them, none."""
         try:
             leaves = state["priorities"]
         except (IndexError, KeyError, TypeError):
@@ -204,7 +219,7 @@ class PriorityTree:
             return self._words.item(int(self._starts[-1]) + offset)
 
     def _heal(self) -> None:
-        """Do what an interrupt kept an update from doing."""
+        """Does what an interrupt kept an update from doing."""
         with self._exclusive.guard:
             _refresh(self._words, self._starts, self._span, None)
             self._is_whole = True
@@ -225,7 +240,7 @@ class PriorityTree:
 
 
 def _places(indices: npt.ArrayLike) -> tuple[npt.NDArray[Any], Ints]:
-    """Indices as they are given, and a flat copy, which nobody else can change after it was checked."""
+    """Returns indices as they are given, and a flat copy, which nobody else can change after it was checked."""
     given = np.asarray(indices)
     if given.dtype.kind not in "iu" and given.size:
         raise TypeError(f"leaves are chosen by integers, and not by {given.dtype}; use np.flatnonzero for a mask")
@@ -233,7 +248,7 @@ def _places(indices: npt.ArrayLike) -> tuple[npt.NDArray[Any], Ints]:
 
 
 def _numbers(numbers: npt.ArrayLike, what: str) -> tuple[npt.NDArray[Any], Floats]:
-    """Numbers as they are given, and a flat copy, which nobody else can change after it was checked."""
+    """Returns numbers as they are given, and a flat copy, which nobody else can change after it was checked."""
     given = np.asarray(numbers)
     if given.dtype.kind not in "fiu":
         raise TypeError(f"{what} are numbers, and not {given.dtype}")
@@ -248,7 +263,7 @@ def _floats(numbers: npt.NDArray[Any]) -> Floats:
 
 
 def _something(words: Floats, starts: Ints) -> float:
-    """The total, which is not zero."""
+    """Returns the total, which is not zero."""
     total = words.item(int(starts[-1]))
     if total == 0.0:
         raise NothingToSampleError("there is nothing to sample while every priority is zero: update() some before")
@@ -263,7 +278,7 @@ def _check_range(numbers: Floats, low: float, high: float, rule: str) -> None:
 
 
 def _refresh(words: Floats, starts: Ints, span: int, places: Ints | None) -> None:
-    """Compute the nodes above these leaves, or above all."""
+    """Computes the nodes above these leaves, or above all."""
     nodes: Ints | slice = slice(None)
     for level, (below, here) in enumerate(pairwise(starts.tolist())):
         if places is not None:
@@ -282,7 +297,7 @@ def _sums(children: Floats) -> Floats:
 
 
 def _ends(children: Floats) -> Floats:
-    """Where each child ends, all laid end to end: none before the one before it, and the last at what `_sums` gives."""
+    """Returns where each child ends, all laid end to end: none before the one in front, the last at the sum."""
     ends = children.copy()
     for size in (1, 2, 4, 8):
         parts = ends.reshape(-1, 2 * size)
@@ -300,7 +315,7 @@ def _most(children: Floats) -> Floats:
 
 
 def _descend(words: Floats, starts: Ints, masses: Floats) -> Ints:
-    """Find leaves level by level; a mass behind all of a node's children is for the last that is not zero."""
+    """Finds leaves level by level; a mass behind all of a node's children is for the last that is not zero."""
     found = np.zeros(masses.size, np.int64)
     for start in starts[-2::-1]:
         children = words[start + found[:, None] * WIDTH + np.arange(WIDTH)]

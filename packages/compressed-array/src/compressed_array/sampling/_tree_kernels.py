@@ -22,7 +22,7 @@ HALF = WIDTH // 2
 
 
 def _halves(builder: Any, address: Any) -> list[Any]:
-    """The 16 doubles at an address, in two vectors."""
+    """Returns the 16 doubles at an address, in two vectors."""
     lanes = ir.VectorType(ir.DoubleType(), HALF)
     second = builder.add(address, ir.Constant(ir.IntType(64), 8 * HALF))
     return [builder.load(builder.inttoptr(at, lanes.as_pointer()), align=8) for at in (address, second)]
@@ -33,7 +33,7 @@ def _shuffle(builder: Any, a: Any, b: Any, order: list[int]) -> Any:
 
 
 def _fold(each: Callable[..., Any], join: Callable[..., Any], end: Callable[..., Any]) -> Kernel:
-    """A function that makes one of the 16 doubles at an address: of neighbours, of neighbours of these, and so on."""
+    """Returns a function that makes one double of 16 at an address: of neighbours, then of pairs, and so on."""
 
     @intrinsic
     def fold(typingctx: Any, address: Any) -> Any:
@@ -78,7 +78,7 @@ most_of = _fold(_as_it_is, _greater, _as_it_is)
 
 @intrinsic
 def pass_by(typingctx: Any, address: Any, mass: Any) -> Any:
-    """How many of the 16 doubles at an address end by `mass`, laid end to end, and where the last of these ends."""
+    """Returns how many of 16 doubles at an address, laid end to end, end by `mass`, and where the last one does."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word, number = ir.IntType(64), ir.IntType(32)
@@ -109,7 +109,7 @@ def pass_by(typingctx: Any, address: Any, mass: Any) -> Any:
 
 @jit("boolean(float64[::1], int64[::1], int64, int64, float64, int64[::1], float64[::1])")
 def update(words: Any, starts: Any, span: Word, capacity: Word, limit: Word, indices: Any, priorities: Any) -> Word:
-    """Set the leaves at `indices`, which are lost, and recompute each node above any of them once."""
+    """Sets the leaves at `indices`, which are lost, and recompute each node above any of them once."""
     base = np.int64(words.ctypes.data)
     for i in range(indices.shape[0]):
         if not (0 <= indices[i] < capacity and 0.0 <= priorities[i] <= limit):
@@ -140,7 +140,7 @@ def update(words: Any, starts: Any, span: Word, capacity: Word, limit: Word, ind
 
 @helper
 def _descend(words: Any, starts: Any, masses: Any, found: Any) -> None:
-    """Find leaves level by level, all of a batch side by side, so that the memory of many is waited for at once."""
+    """Finds leaves level by level, all of a batch side by side, so that the memory of many is waited for at once."""
     base = np.int64(words.ctypes.data)
     for i in range(found.shape[0]):
         found[i] = 0
@@ -163,7 +163,7 @@ def _descend(words: Any, starts: Any, masses: Any, found: Any) -> None:
 
 @jit("boolean(float64[::1], int64[::1], float64[::1], int64[::1])")
 def find(words: Any, starts: Any, masses: Any, found: Any) -> Word:
-    """Write to `found` the leaves at `masses`, which are lost."""
+    """Writes to `found` the leaves at `masses`, which are lost."""
     total = words[starts[-1]]
     slack = total * SLACK
     for i in range(masses.shape[0]):
@@ -177,7 +177,7 @@ def find(words: Any, starts: Any, masses: Any, found: Any) -> Word:
 
 @jit("boolean(float64[::1], int64[::1], float64[::1], boolean, int64[::1])")
 def draw(words: Any, starts: Any, uniforms: Any, stratified: Word, found: Any) -> Word:
-    """Write to `found` the leaves at `uniforms`, which are lost, of the total, or of one stretch of it each."""
+    """Writes to `found` the leaves at `uniforms`, which are lost, of the total, or of one stretch of it each."""
     total, count = words[starts[-1]], uniforms.shape[0]
     for i in range(count):
         if not (total > 0.0 and 0.0 <= uniforms[i] <= 1.0):

@@ -22,10 +22,10 @@ BEGINS, CUT = 1, 2
 
 
 class WindowBatch(NamedTuple):
-    """Windows of steps, (windows, length) each. Where `is_valid` is False, the number is that of the last valid one."""
+    """Windows of steps, in arrays of shape (windows, length)."""
 
-    numbers: Numbers
-    is_valid: Mask
+    numbers: Numbers  # of the steps, as the ring has them; where `is_valid` is False, that of the last valid one
+    is_valid: Mask  # whether there is a step
     is_first: Mask  # whether an episode begins with the step
 
 
@@ -41,11 +41,14 @@ class Known(NamedTuple):
 
 
 class Windows:
-    """The windows of `length` steps in a ring. They may begin with any step, so they overlap.
+    """The windows of steps that follow each other in a ring. They may begin with any step, so they overlap.
 
-    :param boundary: what happens where an episode ends. With "stop" no window goes beyond it. With "pad" windows may
-        begin anywhere, and what is behind the end of the episode, or behind the newest step, is marked as not valid.
-        With "cross" windows go on with the next episode, which `is_first` shows.
+    Args:
+        ring: What counts the steps.
+        length: How many steps a window has.
+        boundary: What happens where an episode ends. With "stop" no window goes beyond it. With "pad" windows may begin
+            anywhere, and what is behind the end of the episode, or behind the newest step, is marked as not valid. With
+            "cross" windows go on with the next episode, which `is_first` shows.
     """
 
     def __init__(self, ring: Ring, length: int, boundary: Boundary = "stop") -> None:
@@ -64,26 +67,28 @@ class Windows:
         self.clear()
 
     def clear(self) -> None:
-        """Know of no steps, as after `ring.clear()`."""
+        """Forgets all steps; to be called after `ring.clear()`."""
         lanes = self.ring.lanes
         now = self.ring.steps
         self._known = self._before = Known(now, now, 0, 0, np.zeros(lanes, np.int64), np.ones(lanes, bool))
 
     @property
     def count(self) -> int:
-        """How many windows there are."""
+        """Returns how many windows there are."""
         return self.ring.count if self.boundary == "pad" else self._current().windows
 
     @property
     def nbytes(self) -> int:
-        """What keeping account takes."""
+        """Returns how many bytes of memory this takes."""
         return self._flags.nbytes + self._starts.nbytes + self._in_row.nbytes
 
     def append(self, has_ended: Any, *, begins: Any = None) -> None:
-        """Take note of the step that the ring is to advance by next: in which lanes an episode ends with it.
+        """Takes note of the next step, before the ring advances by it.
 
-        :param begins: in which lanes an episode begins with it, where it does not follow the last one that was
-            appended, as when another source of steps has its turn: no window crosses that
+        Args:
+            has_ended: In which lanes an episode ends with the step.
+            begins: In which lanes an episode begins with it, where it does not follow the last one that was appended,
+                as when another source of steps has its turn: no window crosses that.
         """
         ring = self.ring
         ring.make_room()  # what is known of the step in this row is written over here
@@ -108,7 +113,7 @@ class Windows:
         self._known = Known(known.oldest, ring.steps + 1, known.first, count, run, ended)
 
     def draw(self, words: npt.NDArray[np.int64]) -> WindowBatch:
-        """Windows picked by random whole numbers, each one as likely as any other; none of the numbers is negative."""
+        """Returns windows picked by random whole numbers that are not negative, each as likely as any other."""
         known = self._current()
         if not self.count:
             raise NothingToSampleError(
@@ -120,7 +125,7 @@ class Windows:
         return self.at(self.ring.number_at(self._starts[places].astype(np.int64)))
 
     def at(self, firsts: Numbers) -> WindowBatch:
-        """The windows that begin with these steps."""
+        """Returns the windows that begin with the steps of these numbers."""
         ring = self.ring
         numbers = ring.following(firsts, self._offsets)
         flags = self._flags.reshape(-1)[ring.positions(numbers)]
@@ -132,11 +137,11 @@ class Windows:
         return WindowBatch(numbers, is_valid, (flags & BEGINS > 0) & is_valid)
 
     def state_dict(self) -> dict[str, Any]:
-        """What is known of the steps, in arrays of its own."""
+        """Returns what is known of the steps, in new arrays."""
         return {"flags": self._flags.copy(), "has_ended": self._current().has_ended.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Know of the steps of a ring of the same size, whose own state was loaded before."""
+        """Takes over what was known of a ring of the same size, whose own state has to be loaded before."""
         flags, ended = np.asarray(state["flags"]), np.asarray(state["has_ended"])
         if flags.shape != self._flags.shape or flags.dtype != np.uint8 or ended.shape != (self.ring.lanes,):
             raise ValueError(
@@ -159,7 +164,7 @@ class Windows:
         self._known = self._before = Known(ring.oldest, ring.steps, 0, count, run, ended)
 
     def _current(self) -> Known:
-        """What is known of the steps that the ring holds."""
+        """Returns what is known of the steps that the ring holds."""
         # An interrupt, or a write that failed, may have kept the ring from counting the last one.
         known = self._known if self._known.steps == self.ring.steps else self._before
         oldest = self.ring.oldest
