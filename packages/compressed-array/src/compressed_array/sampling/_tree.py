@@ -14,7 +14,6 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,8 @@ import numpy.typing as npt
 from compressed_array._runtime.epochs import Exclusive
 from compressed_array._runtime.loading import native
 from compressed_array.errors import NothingToSampleError, PriorityError
+from compressed_array.sampling._tree_nodes import WIDTH, Floats, Ints, descend, refresh
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-BITS = 4
-WIDTH = 1 << BITS
 LINE = 64  # bytes that memory is fetched by; a node's children are two such lines
 SLACK = 2.0**-20  # of the total: by how much a mass may miss it, which numbers of 32 bits do
 
@@ -125,7 +121,7 @@ class PriorityTree:
             with self._exclusive.guard:
                 self._is_whole = False
                 words[places] = values + 0.0  # of -0.0 this makes 0.0
-                _refresh(words, starts, span, places)
+                refresh(words, starts, span, places)
                 self._is_whole = True
 
     def find(self, masses: npt.ArrayLike) -> Ints:
@@ -146,7 +142,7 @@ class PriorityTree:
                     total = _something(words, starts)
                     slack = total * SLACK
                     _check_range(rest, -slack, total + slack, f"a mass is from 0 up to the total of {total}")
-                    found = _descend(words, starts, np.maximum(rest, 0.0))
+                    found = descend(words, starts, np.maximum(rest, 0.0))
         return found.reshape(given.shape)
 
     def draw(self, uniforms: npt.ArrayLike, *, stratified: bool = True) -> Ints:
@@ -168,7 +164,7 @@ class PriorityTree:
                     total = _something(words, starts)
                     _check_range(rest, 0.0, 1.0, "a leaf is drawn by a random number from 0 up to 1")
                     shares = (np.arange(rest.size) + rest) / rest.size if stratified else rest
-                    found = _descend(words, starts, shares * total)
+                    found = descend(words, starts, shares * total)
         return found.reshape(given.shape)
 
     def clear(self) -> None:
@@ -195,7 +191,7 @@ class PriorityTree:
         self._check_priorities(leaves)
         words = self._new_words()
         words[: self._capacity] = leaves + 0.0  # of -0.0 this makes 0.0
-        _refresh(words, self._starts, self._span, None)
+        refresh(words, self._starts, self._span, None)
         with self._exclusive.writing:
             self._words, self._is_whole = words, True
 
@@ -221,7 +217,7 @@ class PriorityTree:
     def _heal(self) -> None:
         """Does what an interrupt kept an update from doing."""
         with self._exclusive.guard:
-            _refresh(self._words, self._starts, self._span, None)
+            refresh(self._words, self._starts, self._span, None)
             self._is_whole = True
 
     def _check_places(self, given: npt.NDArray[Any], places: Ints) -> None:
@@ -275,54 +271,3 @@ def _check_range(numbers: Floats, low: float, high: float, rule: str) -> None:
     if wrong.any():
         which = int(wrong.argmax())
         raise PriorityError(f"{rule}, and number {which} is {numbers[which]}")
-
-
-def _refresh(words: Floats, starts: Ints, span: int, places: Ints | None) -> None:
-    """Computes the nodes above these leaves, or above all."""
-    nodes: Ints | slice = slice(None)
-    for level, (below, here) in enumerate(pairwise(starts.tolist())):
-        if places is not None:
-            nodes = places = np.unique(places >> BITS)
-        count = (here - below) >> BITS
-        for kind, reduce in enumerate((_sums, _least, _most)):
-            beside = kind * span
-            children = words[below:here] if level == 0 else words[below + beside : here + beside]
-            words[here + beside : here + beside + count][nodes] = reduce(children.reshape(-1, WIDTH)[nodes])
-
-
-def _sums(children: Floats) -> Floats:
-    while children.shape[1] > 1:
-        children = children[:, ::2] + children[:, 1::2]
-    return children[:, 0]
-
-
-def _ends(children: Floats) -> Floats:
-    """Returns where each child ends, all laid end to end: none before the one in front, the last at the sum."""
-    ends = children.copy()
-    for size in (1, 2, 4, 8):
-        parts = ends.reshape(-1, 2 * size)
-        parts[:, size:] += parts[:, size - 1 : size]
-    return ends
-
-
-def _least(children: Floats) -> Floats:
-    least = np.where(children > 0.0, children, np.inf).min(1)
-    return np.where(least < np.inf, least, 0.0)
-
-
-def _most(children: Floats) -> Floats:
-    return children.max(1)  # type: ignore[no-any-return]  # numpy does not say so
-
-
-def _descend(words: Floats, starts: Ints, masses: Floats) -> Ints:
-    """Finds leaves level by level; a mass behind all of a node's children is for the last that is not zero."""
-    found = np.zeros(masses.size, np.int64)
-    for start in starts[-2::-1]:
-        children = words[start + found[:, None] * WIDTH + np.arange(WIDTH)]
-        ends = _ends(children)
-        passed = (ends <= masses[:, None]).sum(1)
-        before = np.where(passed > 0, ends[np.arange(masses.size), passed - 1], 0.0)
-        masses = np.where(passed == WIDTH, np.inf, masses - before)
-        last = WIDTH - 1 - (children[:, ::-1] > 0.0).argmax(1)
-        found = found * WIDTH + np.minimum(passed, last)
-    return found

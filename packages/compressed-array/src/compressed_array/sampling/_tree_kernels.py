@@ -15,7 +15,8 @@ from numba import types
 from numba.core import cgutils
 
 from compressed_array._runtime.numba_tools import Kernel, Word, helper, intrinsic, jit, prefetch
-from compressed_array.sampling._tree import BITS, LINE, SLACK, WIDTH
+from compressed_array.sampling._tree import LINE, SLACK
+from compressed_array.sampling._tree_nodes import BITS, WIDTH
 
 NODE = 8 * WIDTH  # bytes
 HALF = WIDTH // 2
