@@ -208,9 +208,8 @@ class CompressedBuffer(BaseBuffer):
     def _compact(self) -> None:
         """Frees what the stores keep for the next observation, which will not follow the last one."""
         for array in self._arrays():
-            store = getattr(array, "store", None)
-            if store is not None:
-                store.compact()
+            if type(array) is not np.ndarray:
+                array.compact()
 
     def _pairs(self) -> list[tuple[ObservationArray, ObservationArray]]:
         """Returns the arrays of observations and next observations, two by two, that share a store."""

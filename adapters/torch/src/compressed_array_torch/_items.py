@@ -154,11 +154,10 @@ class HostItems:
         return self._delivery.decoded(self.flat.read(where, out), self.kind)
 
     def clear(self) -> None:
-        store = self.array.store
-        store.compact()
+        self.array.compact()
         # On the same store, which knows the stream already.
         shape, items = self.array.shape, len(self.kind.shape)
-        self.use(ca.CompressedArray(shape, self.kind.host_dtype, item_ndim=items, store=store))
+        self.use(ca.CompressedArray(shape, self.kind.host_dtype, item_ndim=items, store=self.array.store))
 
     def usage(self, steps: int) -> KeyUsage:
         return usage_of([self.array], steps * self.kind.lanes, self.kind.nbytes)
@@ -204,7 +203,7 @@ class DeviceItems:
     def clear(self) -> None:
         store = self.array.store
         if store is not None:
-            store.compact()
+            self.array.compact()
             shape, items, device = self.array.shape, len(self.kind.shape), self.array.device
             self.array = DeviceArray(shape, self.kind.dtype, item_ndim=items, device=device, store=store)
 
