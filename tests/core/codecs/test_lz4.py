@@ -21,6 +21,7 @@ from compressed_array.codecs.lz4 import LZ4Block, LZ4Frame  # noqa: E402  # skip
 
 pytestmark = pytest.mark.long
 
+
 @contextmanager
 def hidden_symbols() -> Iterator[None]:
     """Within it, the library is a build that does not show its C functions."""
