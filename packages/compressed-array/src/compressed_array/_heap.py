@@ -40,7 +40,9 @@ class HostHeap:
         self._buffers: list[Bytes] = []
         # Made for all the segments there will ever be: a reader may look up one that was not there when it began.
         self._bases: Numbers = map_memory(8 * MOST_SEGMENTS).view(np.int64)
-        self._used: Numbers = np.empty(0, np.int64)
+        self.used: Numbers = np.empty(
+            0, np.int64
+        )  # bytes of each segment that are written; replaced when there are more
         self._live: Numbers = np.empty(0, np.int64)
         self._touched: Numbers = np.empty(0, np.int64)
         self._open = -1
@@ -65,12 +67,12 @@ class HostHeap:
                 number, last = self._open, int(np.searchsorted(ends, done + self._room(), side="right"))
                 if last == first:
                     number, last = self._new_segment(int(payloads.size[first])), first + 1
-                offset = int(self._used[number]) + (ends[first:last] - payloads.size[first:last] - done)
+                offset = int(self.used[number]) + (ends[first:last] - payloads.size[first:last] - done)
                 payloads.select(np.arange(first, last)).copy_to(self._buffers[number], offset)
                 address[first:last] = (number << OFFSET_BITS) | offset
-                self._used[number] += ends[last - 1] - done
+                self.used[number] += ends[last - 1] - done
                 self._live[number] += ends[last - 1] - done
-                self._touched[number] = max(self._touched[number], self._used[number])
+                self._touched[number] = max(self._touched[number], self.used[number])
                 first = last
         except BaseException:
             self.free(address[:first], payloads.size[:first])
@@ -90,7 +92,7 @@ class HostHeap:
     def give_back(self, number: int) -> None:
         """End a reservation. What was appended stays for as long as it lives."""
         self._reserved.discard(number)
-        self._touched[number] = max(self._touched[number], self._used[number])
+        self._touched[number] = max(self._touched[number], self.used[number])
         self._judge(number)
 
     def seal(self) -> None:
@@ -105,7 +107,7 @@ class HostHeap:
 
     def tables(self) -> tuple[Numbers, Numbers, Numbers]:
         """For each segment: where in memory it begins, how many of its bytes are written, how many of those live."""
-        return self._bases, self._used, self._live
+        return self._bases, self.used, self._live
 
     def payloads(self, address: Numbers, size: Numbers) -> Payloads:
         """The payloads at these addresses, by reference, and for that long with the memory of all there are now."""
@@ -127,10 +129,10 @@ class HostHeap:
         if not self._sparse:
             return None
         live = int(self._live.sum())
-        garbage = int(self._used.sum()) - live
+        garbage = int(self.used.sum()) - live
         if not thoroughly and garbage <= MOST_GARBAGE * live + 2 * self._segment_bytes():
             return None
-        number = min(self._sparse, key=lambda number: self._live[number] / self._used[number])
+        number = min(self._sparse, key=lambda number: self._live[number] / self.used[number])
         self._sparse.discard(number)
         return number
 
@@ -139,18 +141,18 @@ class HostHeap:
         """Everything resident: payloads, garbage, touched slack, spare segments, the heap's own tables."""
         page = mmap.PAGESIZE
         spare = np.array([touched for _, touched in self._spare], np.int64)
-        touched = np.append(np.maximum(self._touched, self._used), spare)
+        touched = np.append(np.maximum(self._touched, self.used), spare)
         segments = int(((touched + page - 1) // page * page).sum())
-        tables = 2 * self._used.nbytes + self._live.nbytes + self._touched.nbytes
+        tables = 2 * self.used.nbytes + self._live.nbytes + self._touched.nbytes
         return segments + tables
 
     def _segment_bytes(self) -> int:
         """Segments grow with the heap, so that a small array has little slack and a large one few segments."""
-        wanted = int(self._used.sum()) // 16
+        wanted = int(self.used.sum()) // 16
         return min(max(1 << wanted.bit_length(), SMALLEST_SEGMENT), LARGEST_SEGMENT)
 
     def _room(self) -> int:
-        return self._buffers[self._open].size - int(self._used[self._open]) if self._open >= 0 else 0
+        return self._buffers[self._open].size - int(self.used[self._open]) if self._open >= 0 else 0
 
     def _new_segment(self, nbytes: int) -> int:
         """A segment with room for a payload of `nbytes`. It becomes the open one, unless it holds just that payload."""
@@ -176,12 +178,12 @@ class HostHeap:
             number = len(self._buffers)
             if number == MOST_SEGMENTS:
                 raise MemoryError(f"an array holds at most {MOST_SEGMENTS} segments; use several arrays")
-            tables = [np.append(table, 0) for table in (self._used, self._live, self._touched)]
-            self._used, self._live, self._touched = tables
+            tables = [np.append(table, 0) for table in (self.used, self._live, self._touched)]
+            self.used, self._live, self._touched = tables
             self._buffers.append(_NOTHING)
         self._buffers[number] = buffer
         self._bases[number] = buffer.ctypes.data
-        self._used[number] = self._live[number] = 0
+        self.used[number] = self._live[number] = 0
         self._touched[number] = touched
         return number
 
@@ -189,7 +191,7 @@ class HostHeap:
         """Drop a closed segment that is dead, and remember one that is mostly dead."""
         if self._live[number] == 0:
             self._drop(number)
-        elif 4 * self._live[number] < 3 * self._used[number]:
+        elif 4 * self._live[number] < 3 * self.used[number]:
             self._sparse.add(number)
 
     def _drop(self, number: int) -> None:
@@ -200,7 +202,7 @@ class HostHeap:
             while sum(spare.size for spare, _ in self._spare) > most:
                 del self._spare[0]
         self._buffers[number] = _NOTHING
-        self._used[number] = self._live[number] = self._touched[number] = 0
+        self.used[number] = self._live[number] = self._touched[number] = 0
         self._sparse.discard(number)
         self._vacant.append(number)
 

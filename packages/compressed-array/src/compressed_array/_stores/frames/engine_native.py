@@ -82,7 +82,7 @@ class WriterTables:
         return (
             self._free is frames.groups.free
             and self._lanes is frames.lanes.table
-            and self._used is frames.heap.tables()[1]
+            and self._used is frames.heap.used
             and self._layouts is frames.layout_table
         )
 

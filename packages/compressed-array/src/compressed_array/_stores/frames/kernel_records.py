@@ -7,8 +7,14 @@ that it has the address of, for as long as a kernel may look.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from operator import itemgetter
+
 import numpy as np
 import numpy.typing as npt
+
+from compressed_array._runtime.types import Words
 
 Table = npt.NDArray[np.void]
 
@@ -85,9 +91,14 @@ REWRITE = _words(
 )
 
 
-def record(dtype: np.dtype[np.void], **fields: int) -> Table:
-    """Returns one record, in an array. Every field has to be given."""
+def record(dtype: np.dtype[np.void], **fields: int) -> Words:
+    """Returns one record, as words in the order of its fields. Every field has to be given."""
     names = dtype.names or ()
     if len(fields) != len(names):
         raise TypeError(f"a record of {names} is made of just these, not of {tuple(fields)}")
-    return np.array([fields[name] for name in names], np.int64).view(dtype)
+    return np.array(_in_order(names)(fields), np.int64)
+
+
+@cache
+def _in_order(names: tuple[str, ...]) -> Callable[[dict[str, int]], tuple[int, ...]]:
+    return itemgetter(*names)

@@ -109,7 +109,7 @@ def geometry(layout: Layout, item_shape: tuple[int, ...], itemsize: int, strides
         column_step=column_step,
         piece=piece,
         masks=masks.ctypes.data,
-    )
+    ).view(GEOMETRY)
     return Geometry(strides, layout.frame_nbytes, found, masks, found.ctypes.data)
 
 

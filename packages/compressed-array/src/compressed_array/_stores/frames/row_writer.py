@@ -35,19 +35,19 @@ class RowStep:
         self.engine, self.geometry, self.rows, self.lanes = engine, geometry, rows, lanes
         self.numbers: RecordNumbers = np.zeros(len(items), np.uint32)
         self._policy, self._settings, self._strides = policy, settings, items.strides
-        self._compressor = engine.compressor(settings)
-        self._uses_zstd = self._compressor[0] != 0
+        compressor = engine.compressor(settings)
+        self._compressor = compressor if compressor[0] else None
         self.told = engine.step(items, geometry, lanes, self.numbers, settings, rows)
-        self._tables = self.told.tables
+        self._are_current = self.told.tables.are_current
 
     def fits(self, items: npt.NDArray[Any]) -> bool:
         """Whether items can be written as this says."""
         return (
-            self._settings is self._policy.settings
-            and items.strides == self._strides
-            and self._tables.are_current()
+            items.strides == self._strides
+            and self._settings is self._policy.settings
+            and self._are_current()
             # zstd's context may be gone: it goes with its thread, or when that has used many others.
-            and (not self._uses_zstd or self.engine.compressor(self._settings) == self._compressor)
+            and (self._compressor is None or self.engine.compressor(self._settings) == self._compressor)
         )
 
 
