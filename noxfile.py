@@ -31,12 +31,12 @@ NEIGHBOURS = ("h5py", "numcodecs", "opencv-python-headless", "pandas", "pyarrow"
 # What `tests(<name>)` runs: folders of tests, and all that its environment holds.
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core-min": (("tests/core", "tests/examples"), ("-e", f"{CORE}[testing]")),
-    "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[fast,testing]", "numcodecs")),
+    "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[cli,fast,testing]", "numcodecs", "imageio")),
     "device": (("tests/device", "tests/neighbours"), ("-e", f"{CORE}[fast,testing,torch]", *NEIGHBOURS)),
     # With the examples of plain torch that play games, which nothing else of that adapter needs.
     "sb3": (
         ("tests/sb3", "tests/torch/test_torch_examples.py"),
-        ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH),
+        ("-e", f"{CORE}[cli,fast,testing]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH),
     ),
     "sbx": (("tests/sbx",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari]", "-e", SBX)),
     "torch": (("tests/torch",), ("-e", f"{CORE}[fast,testing]", "-e", f"{TORCH}[torchrl]")),
@@ -107,7 +107,7 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Strict types in all that is shipped."""
     adapters = ("-e", f"{SB3}[atari,contrib,progress]", "-e", SBX, "-e", TORCH)
-    install(session, "mypy", "nox", "-e", f"{CORE}[fast,testing]", *adapters)
+    install(session, "mypy", "nox", "-e", f"{CORE}[cli,fast,testing]", *adapters)
     sources = [*ROOT.glob("packages/*/src"), *ROOT.glob("adapters/*/src")]
     session.run("mypy", "noxfile.py", *sorted(str(src.relative_to(ROOT)) for src in sources))
 
@@ -125,7 +125,7 @@ def tests(session: nox.Session, env: str) -> None:
 def quick(session: nox.Session) -> None:
     """Style, and the tests that take no time, in two minutes: for while one works on something."""
     adapters = ("-e", f"{SB3}[atari,contrib,progress]", "-e", SBX, "-e", TORCH)
-    install(session, "ruff", "-e", f"{CORE}[fast,testing]", *adapters)
+    install(session, "ruff", "-e", f"{CORE}[cli,fast,testing]", *adapters)
     session.run("ruff", "check", ".")
     run_tests(session, "tests", "-m", "not slow and not long", profile="quick")
 

@@ -197,6 +197,14 @@ def _works(library: str) -> bool:
     return True
 
 
+def class_of(codec_id: str) -> Any:
+    """The class of the codec of just that name, whether or not the library that it stands on is there."""
+    for place in _places():
+        if (cls := place(codec_id)) is not None:
+            return cls
+    raise UnknownCodecError(codec_id, sorted({*_registered, *_BUILT_IN, *_offered()}))
+
+
 def _from_config(*configs: Mapping[str, Any]) -> Any:
     """Returns the codec of the first config whose `id` is known; a place is asked for all before the next place."""
     for config in configs:

@@ -1,0 +1,90 @@
+"""All that the command line shows: text and tables of at most the terminal's width, JSON, and progress.
+
+What was asked for goes to the standard output, everything else to the standard error. Colours and progress bars are
+for terminals only.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Protocol
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+CODE_WIDTH = 78  # of code that is to be pasted, with two spaces in front in a terminal of 80
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+class Advance(Protocol):
+    """What is called whenever some of the work is done."""
+
+    def __call__(self, steps: int = 1) -> None: ...
+
+
+def say(text: str = "", style: str = "") -> None:
+    """Print text as it is: nothing in it is markup, and lines are not broken."""
+    Console().print(Text(text, style), soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """Print an error on the standard error, in one line."""
+    line = " ".join(text.split())
+    Console(stderr=True).print(Text.assemble(("compressed-array: ", "bold red"), line), soft_wrap=True)
+
+
+def say_json(answer: Any) -> None:
+    """Print an answer for programs."""
+    sys.stdout.write(json.dumps(answer, indent=2, allow_nan=False) + "\n")
+
+
+def say_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+    """Print a table whose first `left` columns are words, and the others numbers; what is too long is cut."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, name in enumerate(header):
+        justify: Any = "left" if number < left else "right"
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        table.add_row(*(Text(word) for word in row))
+    console = Console()
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        console.file.write(line.rstrip() + "\n")
+
+
+def call(function: str, arguments: Sequence[str]) -> str:
+    """Code that calls a function, broken between arguments where it would be too long for a line."""
+    lines, indent = [f"{function}("], " " * (len(function) + 1)
+    for number, argument in enumerate(arguments):
+        word = argument + (")" if number == len(arguments) - 1 else ",")
+        is_first = lines[-1].endswith("(") or not lines[-1].strip()
+        if not is_first and len(lines[-1]) + 1 + len(word) > CODE_WIDTH:
+            lines.append(indent)
+            is_first = True
+        lines[-1] += word if is_first else f" {word}"
+    return "\n".join(lines)
+
+
+@contextmanager
+def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]:
+    """Show a bar on the standard error while something is done, if that is a terminal."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda steps=1: None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+
+        def advance(steps: int = 1) -> None:
+            bar.advance(task, steps)
+
+        yield advance
