@@ -1,0 +1,64 @@
+"""What kind of file something is, by how it begins and not by what it is called."""
+
+from __future__ import annotations
+
+import zipfile
+from enum import StrEnum
+from pathlib import Path
+
+from compressed_array._array.file import MAGIC
+from compressed_array._cli.failures import DataError, UsageError
+
+VIDEOS = (".avi", ".gif", ".mkv", ".mov", ".mp4", ".webm")
+PICKLES = (".pickle", ".pkl")
+
+
+class Kind(StrEnum):
+    """A kind of file, as a person would call it."""
+
+    ARRAY = "compressed array"
+    DEVICE_ARRAY = "device array"
+    NPY = "npy"
+    NPZ = "npz"
+    PICKLE = "pickle"
+    VIDEO = "video"
+
+
+def kind_of(path: Path) -> Kind:
+    """Return the kind of a file that is there; raise if it is not, or nothing that is known here."""
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such file")
+    if path.is_dir():
+        raise UsageError(f"{path}: this is a folder; give a file")
+    with path.open("rb") as file:
+        start = file.read(16)
+    if not start:
+        raise DataError(f"{path}: the file is empty")
+    if start.startswith(MAGIC[:-1]):
+        return Kind.ARRAY
+    if start.startswith(b"\x93NUMPY"):
+        return Kind.NPY
+    if path.suffix.lower() in VIDEOS:
+        return Kind.VIDEO
+    if start.startswith(b"PK"):
+        return _kind_of_zip(path)
+    if start[0] == 0x80 and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return Kind.PICKLE
+    hint = {".ca": "a saved compressed array", ".npy": "an array of numpy", ".npz": "arrays of numpy"}
+    expected = hint.get(path.suffix.lower(), "a pickle" if path.suffix.lower() in PICKLES else "")
+    if expected:
+        raise DataError(f"{path}: this is not {expected}, whatever its name says")
+    raise DataError(f"{path}: unknown format; give a .npy, .npz or .ca file, a video, or a saved buffer")
+
+
+def _kind_of_zip(path: Path) -> Kind:
+    try:
+        with zipfile.ZipFile(path) as file:
+            names = file.namelist()
+    except zipfile.BadZipFile:
+        raise DataError(f"{path}: the archive was changed or cut short; take it from where it came again") from None
+    if names and all(name.endswith(".npy") for name in names):
+        return Kind.NPZ
+    if any(name.endswith("/data.pkl") for name in names):
+        return Kind.DEVICE_ARRAY
+    raise DataError(f"{path}: an archive, but neither of numpy's arrays nor a device array")

@@ -1,0 +1,113 @@
+"""Items to measure or to convert, out of a file: `.npy`, `.npz`, `.ca`, or a video.
+
+An array of a `.npy` file is mapped and not read, so that only what is looked at takes memory. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import compressed_array as ca
+from compressed_array._cli.failures import DataError, MissingLibraryError, UsageError
+from compressed_array._cli.kinds import Kind, kind_of
+
+MOST_BYTES = 2**28  # of a video, or of what has to be decoded to be measured
+
+
+@dataclass(frozen=True)
+class Part:
+    """One array of a source: how many of its axes are an item's, and the code that reads it."""
+
+    name: str
+    array: Any  # plain or compressed
+    item_ndim: int
+    code: str
+
+    @property
+    def sample(self) -> Any:
+        """The first items, as a plain array."""
+        if not isinstance(self.array, ca.CompressedArray):
+            return self.array
+        rows = max(MOST_BYTES // max(self.array[:1].nbytes, 1), 1)
+        return self.array.read(slice(0, rows))
+
+
+def read_parts(path: Path, item_ndim: int | None) -> list[Part]:
+    """Return the arrays in a file; raise if there are none that can be compressed."""
+    kind = kind_of(path)
+    if kind is Kind.VIDEO:
+        video = _video(path)
+        found = [("", video, f'imageio.v3.imread("{path.name}")')]
+    elif kind is Kind.ARRAY:
+        found = [("", ca.load(path), f'ca.load("{path.name}")')]
+    elif kind in (Kind.NPY, Kind.NPZ):
+        found = list(_of_numpy(path, kind))
+    else:
+        raise UsageError(f"{path}: a {kind} has no items to measure; `compressed-array inspect` says what it holds")
+    return [Part(name, array, item_axes(path, name, array, item_ndim), code) for name, array, code in found]
+
+
+def item_axes(path: Path, name: str, array: Any, asked: int | None) -> int:
+    """Return how many axes an item has; raise where there are no items to count, or of no such dtype."""
+    what = f"{path}: {name!r}" if name else str(path)
+    if array.dtype.hasobject:
+        raise DataError(f"{what} is of dtype object, which cannot be compressed; save it as an array of numbers")
+    if asked is not None and not 0 <= asked < max(array.ndim, 1):
+        raise UsageError(f"{what} has {array.ndim} axes, so that --item-ndim is from 0 to {max(array.ndim - 1, 0)}")
+    if asked is not None:
+        return asked
+    return len(array.item_shape) if isinstance(array, ca.CompressedArray) else max(array.ndim - 1, 0)
+
+
+def check_measurable(parts: list[Part]) -> None:
+    """Raise if an array has nothing in it that can be measured."""
+    for part in parts:
+        if part.array.ndim == 0 or part.array.size == 0 or part.array.itemsize == 0:
+            name = f"{part.name!r}" if part.name else "the array"
+            raise DataError(f"{name} of shape {part.array.shape} has no items to measure; give one with some")
+
+
+def _of_numpy(path: Path, kind: Kind) -> Iterator[tuple[str, Any, str]]:
+    try:
+        if kind is Kind.NPY:
+            yield "", np.load(path, mmap_mode="r", allow_pickle=False), f'np.load("{path.name}", mmap_mode="r")'
+            return
+        with np.load(path, allow_pickle=False) as file:
+            for name in file.files:
+                yield name, file[name], f'np.load("{path.name}")["{name}"]'
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        if "allow_pickle" in str(error) or "Python objects" in str(error):
+            raise DataError(
+                f"{path}: an array of dtype object, which cannot be compressed; save it as an array of numbers"
+            ) from None
+        raise DataError(f"{path}: numpy cannot read it, it was changed or cut short ({error})") from None
+
+
+def _video(path: Path) -> Any:
+    try:
+        import imageio.v3 as iio
+    except ImportError:
+        raise MissingLibraryError("reading videos", "imageio", "imageio imageio-ffmpeg pillow") from None
+    frames: list[Any] = []
+    try:
+        for frame in iio.imiter(path):
+            if frames and frame.shape != frames[0].shape:
+                raise DataError(f"{path}: frames {len(frames) - 1} and {len(frames)} are not of one shape")
+            frames.append(np.asarray(frame))
+            if len(frames) * frames[0].nbytes >= MOST_BYTES:
+                break
+    except ImportError as error:
+        raise MissingLibraryError(f"{path.suffix} ({error})", "a plugin", "imageio-ffmpeg pillow") from None
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # each plugin has errors of its own, SyntaxError among them
+        raise DataError(f"{path}: imageio cannot read it ({error})") from None
+    if not frames:
+        raise DataError(f"{path}: there is no frame in it")
+    return np.stack(frames)

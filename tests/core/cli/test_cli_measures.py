@@ -1,0 +1,110 @@
+"""`recommend` and `bench` on files: what they say is what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+
+from command_line import answer, complaint, text
+
+import compressed_array as ca
+from compressed_array._cli import recommend as command
+
+FRAMES = np.repeat(np.random.default_rng(0).integers(0, 4, (80, 12, 1), np.uint8), 12, axis=2)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    np.save(tmp_path / "frames.npy", FRAMES)
+    return tmp_path / "frames.npy"
+
+
+def test_it_says_what_the_library_says(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Any] = []
+
+    def measured(*args: Any, **kwargs: Any) -> Any:
+        found.append(recommend(*args, **kwargs))
+        return found[-1]
+
+    recommend = ca.recommend
+    monkeypatch.setattr(command.ca, "recommend", measured)
+    (part,) = answer("recommend", file)["parts"]
+    assert [m["codec"] for m in part["measurements"]] == [m.name for m in found[0].measurements]
+    assert [m["ratio"] for m in part["measurements"]] == [m.ratio for m in found[0].measurements]
+    assert part["best"] == (found[0].best if found[0].best == "auto" else ca.shorthand(found[0].best))
+    shown = text("recommend", file)
+    assert str(found[1]) in shown
+    assert 'frames = np.load("frames.npy", mmap_mode="r")' in shown
+
+
+def test_the_code_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    names: dict[str, Any] = {"np": np, "ca": ca}
+    exec(answer("recommend", file, "--codec", "gzip9", "--codec", "none")["parts"][0]["code"], names)
+    assert np.array_equal(names["a"][...].read(), FRAMES)
+    assert names["a"].item_shape == (12, 12)
+
+
+def test_every_array_of_an_archive(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=FRAMES, y=np.random.default_rng(0).random((50, 100)))
+    parts = answer("recommend", tmp_path / "a.npz")["parts"]
+    assert [part["name"] for part in parts] == ["x", "y"]
+    assert parts[1]["best"] == "none"
+    shown = text("recommend", tmp_path / "a.npz")
+    assert "x: 80 items of (12, 12) uint8" in shown
+    assert "Keep a plain array" in shown
+
+
+def test_saved_arrays_keep_their_items(tmp_path: Path) -> None:
+    ca.save(tmp_path / "a.ca", ca.compress(FRAMES.reshape(40, 2, 12, 12), item_ndim=2, codec="gzip"))
+    (part,) = answer("recommend", tmp_path / "a.ca", "--codec", "delta")["parts"]
+    assert part["item_ndim"] == 2
+    assert part["measurements"][0]["item_bytes"] == 144
+    (part,) = answer("recommend", tmp_path / "a.ca", "--codec", "gzip", "--item-ndim", "1")["parts"]
+    assert part["measurements"][0]["item_bytes"] == 12
+
+
+def test_bench_has_medians_and_ratios(file: Path) -> None:
+    said = answer("bench", file, "--codec", "gzip1", "--codec", "delta", "--rounds", "3", "--batch", "8")
+    (part,) = said["parts"]
+    plain, *others = part["contenders"]
+    assert (part["items"], part["item_shape"]) == (80, [12, 12])
+    assert (plain["codec"], plain["nbytes_stored"], plain["read_to_plain"]) == ("numpy", FRAMES.nbytes, 1)
+    assert [c["codec"] for c in others] == ["gzip1", "delta"]
+    for c in others:
+        assert c["read_to_plain"] == pytest.approx(c["read_seconds"] / plain["read_seconds"])
+        assert c["ratio"] == pytest.approx(FRAMES.nbytes / c["nbytes_stored"])
+    shown = text("bench", file, "--rounds", "2")
+    assert "to numpy" in shown
+    assert "…" not in shown
+
+
+def test_pictures_that_move(tmp_path: Path) -> None:
+    iio = pytest.importorskip("imageio.v3")
+    pytest.importorskip("PIL")
+    iio.imwrite(tmp_path / "a.gif", np.stack([FRAMES * 60] * 3, axis=-1)[:9], loop=0)
+    (part,) = answer("recommend", tmp_path / "a.gif", "--codec", "gzip")["parts"]
+    assert part["shape"] == [9, 12, 12, 3]
+    (tmp_path / "b.gif").write_bytes(b"GIF89a and nothing else")
+    assert "imageio cannot read it" in complaint("recommend", tmp_path / "b.gif", code=1)
+
+
+@pytest.mark.parametrize(
+    ("library", "arguments", "install"),
+    [
+        ("imageio", ["a.mp4"], "pip install imageio"),
+        ("gymnasium", ["--env", "CartPole-v1"], "pip install gymnasium"),
+    ],
+)
+def test_what_an_option_needs_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, arguments: list[str], install: str
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, library, None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.mp4").write_bytes(b"whatever")
+    assert install in complaint("recommend", *arguments, code=2)
