@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import compressed_array as ca
-from compressed_array._cli import bench, codecs, recommend
+from compressed_array._cli import bench, codecs, convert, inspect, recommend, verify
 from compressed_array._cli.failures import INTERRUPTED, USAGE, reported
 from compressed_array._cli.output import complain, say
 
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (codecs.codecs, recommend.recommend, bench.bench):
+for command in (codecs.codecs, recommend.recommend, inspect.inspect, verify.verify, convert.convert, bench.bench):
     app.command()(reported(command))
 
 

@@ -1,0 +1,106 @@
+"""`compressed-array inspect`: what a file holds, and of what its bytes are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import compressed_array as ca
+from compressed_array._cli.composition import bytes_by_part, described
+from compressed_array._cli.failures import DataError
+from compressed_array._cli.output import AsJson, say, say_json, say_table
+from compressed_array._cli.png import write_strip
+from compressed_array._cli.saved import Saved, SavedFile, Trust, open_saved, plain
+from compressed_array.usage import PLAIN, MemoryUsage, size, times
+
+FRAMES = 8  # in a strip
+GRID_NDIM = 2  # of the arrays in a buffer: steps and environments
+
+
+def inspect(
+    file: SavedFile,
+    trust: Trust = False,
+    frames: Annotated[
+        Path | None, typer.Option("--frames", metavar="STRIP.png", help=f"Write a picture of {FRAMES} items, decoded.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a saved array or buffer holds."""
+    saved = open_saved(file, trust=trust)
+    arrays = {name: described(array, GRID_NDIM if saved.usage else 1) for name, array in saved.arrays.items()}
+    parts = {key: bytes_by_part([saved.arrays[name] for name in names]) for key, names in saved.keys.items()}
+    strip = None if frames is None else _strip(frames, saved)
+    file_bytes = file.stat().st_size
+    if as_json:
+        answer = {"file": str(file), "kind": str(saved.kind), "file_bytes": file_bytes, "arrays": arrays}
+        answer |= {"bytes_by_part": parts, "buffer": None if saved.usage is None else _usage(saved.usage)}
+        say_json(answer | {"frames": strip})
+        return
+    say(f"{file.name}: {saved.kind}, {size(file_bytes)}", "bold")
+    for name, about in arrays.items():
+        _show_array(name, about, alone=saved.usage is None)
+    if saved.usage is not None:
+        _show_buffer(saved.usage)
+    say()
+    rows = [
+        (key or ("observations" if saved.usage else "items"), *(size(n) for n in part.values()))
+        for key, part in parts.items()
+    ]
+    say_table(("bytes of", "payloads", "tables", "references"), rows)
+    if frames is not None and strip is not None:
+        say(f"\n{frames.name}: {strip['width']} x {strip['height']}, items {', '.join(map(str, strip['items']))}")
+
+
+def _show_array(name: str, about: dict[str, Any], *, alone: bool) -> None:
+    if name:
+        say(f"\n{name}", "bold")
+    shape, item_shape = tuple(about["shape"]), tuple(about["item_shape"])
+    say(f"  shape   {shape} {about['dtype']}")
+    written = "" if about["written"] is None else f", {about['written']:,} written"
+    say(f"  items   {about['items']:,} of {item_shape}{written}")
+    say(f"  codec   {about['codec'] or 'none, a plain array'}")
+    if not alone:  # several share a store, and the buffer says what they hold
+        return
+    if about["codec"]:
+        held = f"{size(about['nbytes'])} in {size(about['nbytes_stored'])}"
+        say(f"  memory  {held}, {times(about['ratio'])}")
+    else:
+        say(f"  memory  {size(about['nbytes'])}")
+
+
+def _show_buffer(usage: MemoryUsage) -> None:
+    say(f"\n{usage.transitions:,} of {usage.capacity:,} transitions", "bold")
+    rows = []
+    for name, key in usage.keys.items():
+        # A plain array is as large from the start as it will ever be, in a plain buffer as well.
+        figures = ("", "") if key.codec == PLAIN else (f"{key.ratio:,.1f}x", f"{key.shared:,}")
+        rows.append((name or "observations", key.codec, size(key.raw), size(key.stored), *figures))
+    rows.append(("everything else", PLAIN, "", size(usage.rest), "", ""))
+    say_table(("key", "codec", "items", "held", "smaller", "shared"), rows, left=2)
+
+
+def _usage(usage: MemoryUsage) -> dict[str, Any]:
+    keys = {
+        name: {"raw": k.raw, "stored": k.stored, "ratio": k.ratio, "shared": k.shared, "codec": k.codec}
+        for name, k in usage.keys.items()
+    }
+    return {"transitions": usage.transitions, "capacity": usage.capacity, "keys": keys, "rest": usage.rest}
+
+
+def _strip(path: Path, saved: Saved) -> dict[str, Any]:
+    """Write items from all over the first array that has some."""
+    for array in saved.arrays.values():
+        grid = tuple(getattr(array, "grid_shape", array.shape[:1]))
+        written = np.arange(int(np.prod(grid, dtype=np.int64)))
+        if isinstance(array, ca.CompressedArray):
+            written = np.flatnonzero(array.cells.numbers)
+        if len(written):
+            which = written[np.unique(np.linspace(0, len(written) - 1, FRAMES).astype(int))]
+            places = [tuple(int(n) for n in np.unravel_index(place, grid)) for place in which]
+            items = [plain(array, place if place else ...) for place in places]
+            width, height = write_strip(path, items)
+            return {"file": str(path), "width": width, "height": height, "items": which.tolist()}
+    raise DataError("there are no items to show")

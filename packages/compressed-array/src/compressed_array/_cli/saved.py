@@ -1,0 +1,107 @@
+"""What this package has saved: an array, a device array, or a buffer of an adapter in a pickle.
+
+Loading checks every checksum that there is. A pickle runs what is in it, so that one is opened only if it is trusted.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import compressed_array as ca
+from compressed_array._cli.failures import DataError, MissingLibraryError, UsageError
+from compressed_array._cli.kinds import Kind, kind_of
+from compressed_array._cli.sources import read_parts
+from compressed_array._runtime.chunks import boxes
+from compressed_array.usage import MemoryUsage
+
+SavedFile = Annotated[Path, typer.Argument(help="A saved array (.ca, .npy, .npz) or a pickled buffer.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Open a pickle, which runs whatever is in it.")]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a file holds: arrays by the names of their fields; those of a buffer with what it says of itself."""
+
+    kind: str
+    arrays: dict[str, Any]
+    keys: dict[str, list[str]]  # the arrays that have one store, which are observations of one key
+    usage: MemoryUsage | None = None
+
+
+def open_saved(path: Path, *, trust: bool) -> Saved:
+    """Load a file, whole."""
+    kind = kind_of(path)
+    if kind is Kind.DEVICE_ARRAY:
+        return _alone(kind, {"": _device_array(path)})
+    if kind is Kind.PICKLE:
+        return _of_pickle(path, trust=trust)
+    if kind is Kind.VIDEO:
+        raise UsageError(f"{path}: a video is nothing that was saved here; `compressed-array recommend` measures it")
+    return _alone(kind, {part.name: part.array for part in read_parts(path, None)})
+
+
+def blocks(array: Any) -> Iterator[Any]:
+    """Decode an array, a few megabytes at a time, as plain arrays."""
+    grid = array.shape if isinstance(array, np.memmap) else getattr(array, "grid_shape", array.shape[:1])
+    nbytes = array.nbytes // max(int(np.prod(grid, dtype=np.int64)), 1)
+    for box in boxes(tuple(grid), nbytes):
+        yield plain(array, (*box, ...) if box else ...)
+
+
+def plain(array: Any, key: Any) -> Any:
+    """Part of an array of whatever kind, as a plain array."""
+    if isinstance(array, ca.CompressedArray):
+        return array.read(key)
+    if isinstance(array, np.ndarray):
+        return np.asarray(array[key])
+    import torch
+
+    items = array[tuple(part for part in key if part is not ...) if isinstance(key, tuple) else key].cpu()
+    return items.float().numpy() if items.dtype == torch.bfloat16 else items.numpy()
+
+
+def _alone(kind: str, arrays: dict[str, Any]) -> Saved:
+    return Saved(kind, arrays, {name: [name] for name in arrays})
+
+
+def _device_array(path: Path) -> Any:
+    try:
+        from compressed_array.torch import DeviceArray
+    except ImportError:
+        raise MissingLibraryError(f"{path}, a device array,", "torch", "'compressed-array[torch]'") from None
+    return DeviceArray.load(path, device="cpu")
+
+
+def _of_pickle(path: Path, *, trust: bool) -> Saved:
+    if not trust:
+        raise UsageError(f"{path}: a pickle runs whatever is in it when it is opened; if you know its origin, --trust")
+    try:
+        with path.open("rb") as file:
+            held = pickle.load(file)
+    except ImportError as error:
+        raise UsageError(f"{path}: opening it needs a library that is not installed ({error})") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # which a damaged pickle may raise any of
+        raise DataError(f"{path}: the pickle was changed or cut short ({type(error).__name__}: {error})") from None
+    if isinstance(held, ca.CompressedArray):
+        return _alone("pickled compressed array", {"": held})
+    if not hasattr(held, "memory_usage") or not hasattr(held, "observation_fields"):
+        name = f"{type(held).__module__}.{type(held).__qualname__}"
+        raise DataError(f"{path}: holds a {name}, which is neither a compressed array nor a compressed buffer")
+    arrays: dict[str, Any] = {}
+    keys: dict[str, list[str]] = {}
+    for field in held.observation_fields:
+        value = getattr(held, field)
+        for key, array in value.items() if isinstance(value, dict) else [("", value)]:
+            name = f"{field}[{key!r}]" if key else field
+            arrays[name] = array
+            keys.setdefault(key, []).append(name)
+    return Saved(type(held).__name__, arrays, keys, held.memory_usage())

@@ -1,0 +1,196 @@
+"""`inspect`, `verify` and `convert`: what they say of files is what the library says, and nothing is lost."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+
+from command_line import answer, complaint, text
+
+import compressed_array as ca
+
+
+@pytest.fixture
+def frames() -> np.ndarray:
+    made = np.zeros((60, 24, 24), np.uint8)
+    for i in range(60):
+        made[i, i % 20 : i % 20 + 4, 8:14] = 1 + i
+    return made
+
+
+@pytest.fixture
+def saved(tmp_path: Path, frames: np.ndarray) -> Path:
+    ca.save(tmp_path / "frames.ca", ca.compress(frames, item_ndim=2, codec="delta"))
+    return tmp_path / "frames.ca"
+
+
+@pytest.mark.parametrize("codec", ["delta", "gzip", "none"])
+def test_inspect_says_what_the_array_says(tmp_path: Path, frames: np.ndarray, codec: str) -> None:
+    file = tmp_path / "a.ca"
+    ca.save(file, ca.compress(frames.reshape(30, 2, 24, 24), item_ndim=2, codec=codec))
+    array, said = ca.load(file), answer("inspect", file)
+    about = said["arrays"][""]
+    assert (tuple(about["shape"]), about["dtype"], tuple(about["item_shape"])) == ((30, 2, 24, 24), "uint8", (24, 24))
+    assert (about["items"], about["written"]) == (60, 60)
+    assert about["codec"] == ca.shorthand(array.codec)
+    assert (about["nbytes"], about["nbytes_stored"], about["ratio"]) == (array.nbytes, array.nbytes_stored, array.ratio)
+    parts = said["bytes_by_part"][""]
+    header = said["file_bytes"] - sum(parts.values())
+    assert 0 < header < 2000  # all else in the file is of one of the parts
+    shown = text("inspect", file)
+    assert "(30, 2, 24, 24) uint8" in shown
+    assert "60 of (24, 24), 60 written" in shown
+
+
+def test_unwritten_items_are_counted_as_such(tmp_path: Path, frames: np.ndarray) -> None:
+    array = ca.zeros((100, 24, 24), np.uint8, codec="delta")
+    array[:7] = frames[:7]
+    ca.save(tmp_path / "a.ca", array)
+    about = answer("inspect", tmp_path / "a.ca")["arrays"][""]
+    assert (about["items"], about["written"]) == (100, 7)
+
+
+def png(path: Path) -> np.ndarray:
+    data, at, parts = path.read_bytes(), 8, {}
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    while at < len(data):
+        (length,), kind = struct.unpack(">I", data[at : at + 4]), data[at + 4 : at + 8]
+        body = data[at + 8 : at + 8 + length]
+        assert struct.unpack(">I", data[at + 8 + length : at + 12 + length])[0] == zlib.crc32(kind + body)
+        parts[kind], at = body, at + 12 + length
+    width, height, depth, colour = struct.unpack(">IIBB", parts[b"IHDR"][:10])
+    assert depth == 8
+    rows = np.frombuffer(zlib.decompress(parts[b"IDAT"]), np.uint8).reshape(height, -1)
+    return rows[:, 1:].reshape(height, width, {0: 1, 2: 3}[colour])
+
+
+def test_a_strip_shows_the_items(saved: Path, frames: np.ndarray, tmp_path: Path) -> None:
+    said = answer("inspect", saved, "--frames", tmp_path / "strip.png")["frames"]
+    strip = png(tmp_path / "strip.png")
+    assert strip.shape == (said["height"], said["width"], 1)
+    assert len(said["items"]) == 8
+    for place, item in enumerate(said["items"]):
+        assert np.array_equal(strip[:, place * 26 : place * 26 + 24, 0], frames[item])
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels"),
+    [((4, 12, 12), 1), ((12, 12, 4), 1), ((12, 12, 3), 3), ((2, 3, 12, 12), 3), ((12, 12), 1), ((5, 12, 12, 1), 1)],
+)
+def test_pictures_of_every_shape(tmp_path: Path, shape: tuple[int, ...], channels: int) -> None:
+    items = np.random.default_rng(0).random((3, *shape)).astype(np.float32)
+    np.save(tmp_path / "a.npy", items)
+    assert "strip.png: 40 x 12, items 0, 1, 2" in text(
+        "inspect", tmp_path / "a.npy", "--frames", tmp_path / "strip.png"
+    )
+    assert png(tmp_path / "strip.png").shape == (12, 40, channels)
+
+
+def test_vectors_are_no_pictures(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((5, 7)))
+    assert "no pictures" in complaint("inspect", tmp_path / "a.npy", "--frames", tmp_path / "s.png", code=2)
+
+
+def test_a_pickle_is_opened_only_if_it_is_trusted(tmp_path: Path, frames: np.ndarray) -> None:
+    mark = tmp_path / "ran"
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return Path.touch, (mark,)
+
+    file = tmp_path / "buffer.pkl"
+    file.write_bytes(pickle.dumps(Evil()))
+    for command in ("inspect", "verify"):
+        assert "--trust" in complaint(command, file, code=2)
+    assert not mark.exists()
+    assert "neither a compressed array nor" in complaint("inspect", file, "--trust", code=1)
+    file.write_bytes(pickle.dumps(ca.compress(frames, codec="gzip")))
+    assert answer("verify", file, "--trust")["decoded_bytes"] == frames.nbytes
+    file.write_bytes(file.read_bytes()[:-100])
+    assert "cut short" in complaint("verify", file, "--trust", code=1)
+
+
+def test_verify_decodes_all(saved: Path, frames: np.ndarray) -> None:
+    said = answer("verify", saved)
+    assert said["ok"]
+    assert said["decoded_bytes"] == frames.nbytes
+    assert "sound" in text("verify", saved)
+
+
+@pytest.mark.parametrize("kind", ["ca", "npy", "npz"])
+def test_verify_finds_whatever_was_changed(tmp_path: Path, frames: np.ndarray, kind: str) -> None:
+    whole = tmp_path / "whole.npy"
+    np.save(whole, frames)
+    file = tmp_path / f"a.{kind}"
+    answer("convert", whole, file)
+    data = file.read_bytes()
+    for cut in (10, len(data) // 2, len(data) - 1):
+        file.write_bytes(data[:cut])
+        line = complaint("verify", file, code=1)
+        assert str(file) in line
+    if kind != "npy":  # which has no checksum
+        middle = len(data) // 2
+        file.write_bytes(data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :])
+        complaint("verify", file, code=1)
+
+
+ARRAYS = {
+    "frames": np.arange(5 * 6 * 7, dtype=np.uint8).reshape(5, 6, 7),
+    "nan": np.array([[np.nan, -0.0], [np.inf, 1.5]], ">f8"),
+    "fields": np.array([(1, 2.5), (3, 4.5)], [("a", "i4"), ("ü", "f4")]),
+    "empty": np.zeros((0, 3), np.int16),
+    "fortran": np.asfortranarray(np.arange(24.0).reshape(4, 6)),
+    "number": np.array(7),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_convert_loses_nothing(tmp_path: Path, name: str) -> None:
+    array = ARRAYS[name]
+    np.save(tmp_path / "0.npy", array)
+    way = ["0.npy", "1.ca", "2.npz", "3.ca", "4.npy"]
+    for a, b in itertools.pairwise(way):
+        said = answer("convert", tmp_path / a, tmp_path / b)
+        assert said["to_bytes"] == (tmp_path / b).stat().st_size
+    end = np.load(tmp_path / "4.npy")
+    assert (end.shape, end.dtype, end.tobytes()) == (array.shape, array.dtype, array.tobytes())
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(way)
+
+
+def test_convert_takes_codec_and_items(saved: Path, tmp_path: Path, frames: np.ndarray) -> None:
+    answer("convert", saved, tmp_path / "b.ca", "--codec", "gzip3", "--item-ndim", "1")
+    array = ca.load(tmp_path / "b.ca")
+    assert array.item_shape == (24,)
+    assert array.codec == ca.get_codec("gzip3")
+    assert np.array_equal(array.read(), frames)
+    assert "(60, 24, 24) uint8 by gzip1" in text("convert", saved, saved, "--codec", "gzip1").replace("\n", " ")
+    assert np.array_equal(ca.load(saved).read(), frames)
+
+
+def test_convert_takes_one_of_several(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.arange(6).reshape(2, 3), y=np.ones((2, 2)))
+    assert "x, y" in complaint("convert", tmp_path / "a.npz", tmp_path / "b.ca", code=2)
+    assert not (tmp_path / "b.ca").exists()
+    answer("convert", tmp_path / "a.npz", tmp_path / "b.npz", "--key", "y")
+    with np.load(tmp_path / "b.npz") as file:
+        assert file.files == ["y"]
+
+
+def test_a_failed_convert_replaces_nothing(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "b.npy"
+    target.write_bytes(b"as it was")
+    from compressed_array._cli import convert
+
+    monkeypatch.setattr(convert, "_write_npy", lambda file, array: np.save(file, array.read() + 1))
+    assert "nothing was replaced" in complaint("convert", saved, target, code=1)
+    assert target.read_bytes() == b"as it was"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.npy", "frames.ca"]
