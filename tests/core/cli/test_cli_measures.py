@@ -78,6 +78,7 @@ def test_bench_has_medians_and_ratios(file: Path) -> None:
     assert [c["codec"] for c in others] == ["gzip1", "delta"]
     for c in others:
         assert c["read_to_plain"] == pytest.approx(c["read_seconds"] / plain["read_seconds"])
+        assert min(c["write_seconds"], c["mean_write_seconds"]) > 0
         assert c["ratio"] == pytest.approx(FRAMES.nbytes / c["nbytes_stored"])
     shown = text("bench", file, "--rounds", "2")
     assert "to numpy" in shown

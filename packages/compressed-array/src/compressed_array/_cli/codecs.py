@@ -29,7 +29,7 @@ def codecs(as_json: AsJson = False) -> None:
     if missing:
         say(f"\nFor those that are missing: pip install 'compressed-array[{','.join(missing)}]'")
     if not ca.has_numba():
-        say("Without numba, streams of frames are slow: pip install 'compressed-array[numba]'")
+        say("numba makes streams of frames (delta) many times faster as well.")
 
 
 def levels(name: str) -> dict[str, int | None]:
