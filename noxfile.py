@@ -31,12 +31,12 @@ NEIGHBOURS = ("h5py", "numcodecs", "opencv-python-headless", "pandas", "pyarrow"
 # What `tests(<name>)` runs: folders of tests, and all that its environment holds.
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core-min": (("tests/core", "tests/examples"), ("-e", f"{CORE}[testing]")),
-    "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[cli,fast,testing]", "numcodecs", "imageio")),
+    "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[cli,fast,testing,video]", "numcodecs", "gymnasium")),
     "device": (("tests/device", "tests/neighbours"), ("-e", f"{CORE}[fast,testing,torch]", *NEIGHBOURS)),
     # With the examples of plain torch that play games, which nothing else of that adapter needs.
     "sb3": (
         ("tests/sb3", "tests/torch/test_torch_examples.py"),
-        ("-e", f"{CORE}[cli,fast,testing]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH),
+        ("-e", f"{CORE}[cli,fast,testing,video]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH),
     ),
     "sbx": (("tests/sbx",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari]", "-e", SBX)),
     "torch": (("tests/torch",), ("-e", f"{CORE}[fast,testing]", "-e", f"{TORCH}[torchrl]")),

@@ -1,4 +1,4 @@
-"""Imports go down only: `_cli` -> `torch | _array` -> `_stores` -> `codecs | _heap` -> `_runtime` -> `errors`.
+"""Imports go down only: `_cli` -> `recording` -> `torch | _array` -> `_stores` -> `codecs | _heap` -> `_runtime` -> `errors`.
 
 Siblings do not know each other. Imports inside functions and kernels that are loaded by name count as any others.
 """
@@ -22,6 +22,7 @@ LAYERS = {
     "_stores": 3,
     **dict.fromkeys(("_array", "torch", "usage"), 4),
     "__init__": 5,
+    "recording": 5,
     "_cli": 6,
     "__main__": 7,
 }

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 # Run by the tests of the packages that they are about.
 OF_ADAPTERS = (
     "demo.py",
+    "record_episode.py",
     "torch_dqn_atari.py",
     "torch_dreamer_storage.py",
     "torch_r2d2_memory.py",

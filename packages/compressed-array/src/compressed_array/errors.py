@@ -12,6 +12,7 @@ __all__ = [
     "LossyWriteError",
     "NothingToSampleError",
     "PriorityError",
+    "RecordingError",
     "UnknownCodecError",
     "UnsupportedDtypeError",
     "UnsupportedOperationError",
@@ -93,6 +94,10 @@ class NothingToSampleError(ValueError):
 
 class PriorityError(ValueError):
     """A priority that things cannot be drawn in proportion to, or a number to draw by that is out of range."""
+
+
+class RecordingError(ValueError):
+    """A step that does not go with those recorded before, or an export that cannot be made of what was recorded."""
 
 
 class HeapFullError(MemoryError):
