@@ -262,3 +262,32 @@ def test_the_examples_in_docstrings_run(module: str) -> None:
     done = doctest.testmod(importlib.import_module(f"compressed_array.recording{module}"))
     assert done.attempted
     assert not done.failed
+
+
+@pytest.mark.parametrize("cls", KEEPING)
+def test_fields_may_be_declared_before_the_first_step(cls: Any) -> None:
+    buffer = cls(5)
+    if buffer.has_frames:
+        buffer.declare("frames", (3,), np.uint8)
+        assert buffer.memory("frames").shape == (5, 3)
+    else:
+        with pytest.raises(RecordingError, match="keeps no frames"):
+            buffer.declare("frames", (3,), np.uint8)
+    buffer.declare("lives", (), np.int8)
+    with pytest.raises(RecordingError, match="slashes"):
+        buffer.declare("a/b", (), np.int8)
+    with pytest.raises(RecordingError, match="'lives'"):
+        buffer.add(np.zeros(3, np.uint8), 0, 0)
+    for i in range(7):
+        buffer.add(np.full(3, i, np.uint8), 0, i, {"lives": i})
+    assert buffer.memory("lives").tolist() == [5, 6, 2, 3, 4]
+    assert buffer.features["lives"].tolist() == [2, 3, 4, 5, 6]
+    assert buffer.memory("actions")[0] == 5
+    with pytest.raises(RecordingError, match="any more"):
+        buffer.declare("more", (), np.int8)
+    with pytest.raises(RecordingError, match="no more in"):
+        buffer.memory("more")
+    growing = cls()
+    growing.declare("rewards", (), np.float32)
+    growing.add(np.zeros(3, np.uint8), 0.5, 0)
+    assert growing.rewards.dtype == np.float32

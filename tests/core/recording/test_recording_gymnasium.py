@@ -31,9 +31,11 @@ def corridor(render_mode: str | None = None, is_dict: bool = False) -> Any:
 
         def __init__(self) -> None:
             self.render_mode, self.place, self.drawn = render_mode, 0, 0
+            self.memory, self.screen = np.zeros(2, np.float32), np.zeros((8, 10, 3), np.uint8)  # used again and again
 
         def seen(self) -> Any:
-            place = np.array([self.place, self.place / 2], np.float32)
+            place = self.memory
+            place[:] = self.place, self.place / 2
             return {"place": place} if is_dict else place
 
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -47,9 +49,9 @@ def corridor(render_mode: str | None = None, is_dict: bool = False) -> Any:
 
         def render(self) -> Any:
             self.drawn += 1
-            picture = np.zeros((8, 10, 3), np.uint8)
-            picture[:, : self.place] = 200
-            return picture
+            self.screen[...] = 0
+            self.screen[:, : self.place] = 200
+            return self.screen
 
     return Corridor()
 

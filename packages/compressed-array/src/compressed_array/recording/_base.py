@@ -77,6 +77,22 @@ class BaseRecordBuffer:
         if done:
             timeline.end_episode()
 
+    def declare(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        """Say what a field looks like before the first step does, and have its rows, in a ring all of them."""
+        if self.steps:
+            raise RecordingError(f"{name} cannot be declared any more, since steps were recorded")
+        if name not in OWN:
+            checked_names({name: None})
+        elif name == "frames" and not self.has_frames:
+            raise RecordingError(f"a {type(self).__name__} keeps no frames")
+        self._columns[name] = self._new_column(name, shape, check_dtype(dtype), self.size or grown(0, 1, None))
+
+    def memory(self, name: str) -> Any:
+        """Returns the rows of a field as they lie in memory, not copied: in a ring, step `n` is in row `n % size`."""
+        if name not in self._columns:
+            raise RecordingError(f"there are no {name} in this recording{'' if self.steps else ' yet'}")
+        return self._columns[name].array
+
     def end_episode(self) -> None:
         """Let the next step begin another episode, as `add(..., done=True)` does; after an end it does nothing."""
         self._timeline.end_episode()
@@ -185,8 +201,7 @@ class BaseRecordBuffer:
         return row
 
     def _all(self, name: str) -> Any:
-        if name not in self._columns:
-            raise RecordingError(f"there are no {name} in this recording{'' if self.steps else ' yet'}")
+        self.memory(name)
         return self._columns[name].read(self._timeline.rows(self._timeline.oldest, self.steps))
 
     def _episode(self, span: Span) -> Episode:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 try:
     import gymnasium
 except ModuleNotFoundError as error:
@@ -85,6 +87,8 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Reco
     def _look(self, observation: Any) -> Any:
         if not self.buffer.has_frames:
             return None
-        if self._source == "render":
-            return self.env.render()
-        return observation if isinstance(self._source, str) else self._source(observation)
+        if isinstance(self._source, str):
+            frame = self.env.render() if self._source == "render" else observation
+        else:
+            frame = self._source(observation)
+        return np.array(frame)  # a copy: environments may draw the next frame over this one
