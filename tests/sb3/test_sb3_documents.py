@@ -22,4 +22,4 @@ def test_the_code_in_the_documents_runs(block: str, tmp_path: Path) -> None:
 
 
 def test_there_is_code() -> None:
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 9

@@ -69,9 +69,16 @@ IMPORTS = {
     "gpu_buffers": ["BaseGpuBuffer", "GpuReplayBuffer", "GpuRolloutBuffer", "find_gpu_buffer_dtypes", "has_zstd"],
     "gpu_buffers.compression_methods": ["COMPRESSION_METHOD_MAP", "has_zstd"],
     "gpu_buffers.utils": ["estimate_max_slot_bytes", "estimate_total_heap_bytes", "find_smallest_dtype"],
+    "recording": ["BaseRecordBuffer", "DummyRecordBuffer", "FramelessRecordBuffer", "RecordBuffer"],
+    "recording.base": ["BaseRecordBuffer", "DummyArray"],
+    "recording.dummy_record_buffers": ["DummyRecordBuffer", "FramelessRecordBuffer"],
+    "recording.record_buffer": ["RecordBuffer"],
+    "recording.utils": ["force_alloc_mem"],
     "training_utils.atari": ["make_env"],
     "training_utils.buffer_warmup": ["eval_model", "warm_up"],
     "training_utils.eval_model": ["eval_model"],
+    "vec_buf": ["DummyVecRolloutBuffer"],
+    "vec_buf.buffers": ["DummyVecRolloutBuffer"],
 }
 
 

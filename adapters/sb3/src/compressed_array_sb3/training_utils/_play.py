@@ -27,7 +27,7 @@ class Predictor(Protocol):
 
 
 class Step(NamedTuple):
-    """One step of all environments: the arguments of `ReplayBuffer.add`, in its order."""
+    """One step of all environments: the arguments of `ReplayBuffer.add`, in its order, and the actions unscaled."""
 
     obs: Any
     next_obs: Any
@@ -35,6 +35,12 @@ class Step(NamedTuple):
     rewards: Array
     dones: Array
     infos: list[dict[str, Any]]
+    taken: Array
+
+    @property
+    def stored(self) -> tuple[Any, ...]:
+        """What `ReplayBuffer.add` takes."""
+        return self[:6]
 
     def split(self, n_envs: int) -> Iterator[Step]:
         """Yields the steps of the first `n_envs` environments, of the next ones, and so on."""
@@ -44,7 +50,8 @@ class Step(NamedTuple):
         for low in range(0, len(self.dones), n_envs):
             some = slice(low, low + n_envs)
             obs, after = (_some(part, some) for part in (self.obs, self.next_obs))
-            yield Step(obs, after, self.actions[some], self.rewards[some], self.dones[some], self.infos[some])
+            rest = (part[some] for part in (self.actions, self.rewards, self.dones, self.infos, self.taken))
+            yield Step(obs, after, *rest)  # type: ignore[arg-type]  # in their order
 
 
 def _some(obs: Any, envs: slice) -> Any:
@@ -65,7 +72,7 @@ def steps(env: VecEnv, model: Predictor | None, deterministic: bool) -> Iterator
         if normalize is not None:
             new, rewards = normalize.get_original_obs(), normalize.get_original_reward()
         last = _before_reset(new, dones, infos, normalize)
-        yield Step(plain, last, _scaled(actions, env.action_space), rewards, dones, infos)
+        yield Step(plain, last, _scaled(actions, env.action_space), rewards, dones, infos, actions)
         plain = new
 
 

@@ -13,23 +13,27 @@ from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
+from compressed_array.recording import BaseRecordBuffer
+from compressed_array_sb3.errors import BufferOptionError
 from compressed_array_sb3.training_utils._play import Episodes, Predictor, Step, steps
 from compressed_array_sb3.training_utils._progress import Progress
 
-Buffers = ReplayBuffer | Iterable[ReplayBuffer] | None
+Buffers = ReplayBuffer | BaseRecordBuffer | Iterable[ReplayBuffer | BaseRecordBuffer] | None
 
 
 class Recorder:
     """Adds each step to every buffer, and measures the seconds that each takes."""
 
     def __init__(self, buffers: Buffers, n_envs: int) -> None:
-        self.buffers = _as_list(buffers)
-        self.seconds = [0.0] * len(self.buffers)
+        self._given = _as_list(buffers)
+        self.recordings = [buffer for buffer in self._given if isinstance(buffer, BaseRecordBuffer)]
+        self.buffers = [buffer for buffer in self._given if not isinstance(buffer, BaseRecordBuffer)]
+        self.seconds = [0.0] * len(self._given)
         for buffer in self.buffers:
             if not isinstance(buffer, ReplayBuffer):
                 raise TypeError(
-                    f"a {type(buffer).__name__} cannot be filled here, only a ReplayBuffer: a rollout has values and "
-                    "log probabilities too, which nobody knows but the algorithm that collects it"
+                    f"a {type(buffer).__name__} cannot be filled here, only a ReplayBuffer or a recording: a rollout "
+                    "has values and log probabilities too, which nobody knows but the algorithm that collects it"
                 )
             if n_envs % buffer.n_envs:
                 raise ValueError(
@@ -68,7 +72,10 @@ class Recorder:
         try:
             for step in steps(env, model, deterministic):
                 self._add(step)
-                counted = [(i, score) for i, score in episodes.ended(step) if shares[i]]
+                ended = episodes.ended(step)
+                if any(i == 0 for i, _ in ended):
+                    self._end_recorded()
+                counted = [(i, score) for i, score in ended if shares[i]]
                 for i, score in counted:
                     shares[i] -= 1
                     returns.append(score)
@@ -83,17 +90,25 @@ class Recorder:
         return returns, self.seconds
 
     def _add(self, step: Step) -> None:
-        for i, buffer in enumerate(self.buffers):
+        for i, buffer in enumerate(self._given):
             start = time.perf_counter()
-            for part in step.split(buffer.n_envs):
-                buffer.add(*part)
+            if isinstance(buffer, BaseRecordBuffer):
+                buffer.add(_first(step.obs) if buffer.has_frames else None, step.rewards[0], step.taken[0])
+            else:
+                for part in step.split(buffer.n_envs):
+                    buffer.add(*part.stored)
             self.seconds[i] += time.perf_counter() - start
+
+    def _end_recorded(self) -> None:
+        for recording in self.recordings:
+            recording.end_episode()
 
     def _leave(self) -> None:
         """Marks where the last episodes were left: what is added later does not continue them.
 
         Only for buffers that look beyond a transition. A done would be a lie, so it is a timeout as far as SB3 lets it.
         """
+        self._end_recorded()
         for buffer in self.buffers:
             if isinstance(buffer, HerReplayBuffer):
                 with warnings.catch_warnings():
@@ -102,6 +117,16 @@ class Recorder:
             elif isinstance(buffer, NStepReplayBuffer) and buffer.handle_timeout_termination:
                 last = buffer.pos - 1
                 buffer.timeouts[last] = np.logical_or(buffer.timeouts[last], buffer.dones[last] == 0)
+
+
+def _first(obs: Any) -> Any:
+    """Returns what the first environment showed, which has to be one array to be recorded."""
+    if isinstance(obs, dict):
+        raise BufferOptionError(
+            "a frame is one array, and these observations are Dict: record with RecordEpisodes of "
+            "compressed_array.recording.gymnasium, or RecordCallback, and frames=lambda obs: obs['image']"
+        )
+    return obs[0]
 
 
 def _looks_beyond_a_row(buffer: ReplayBuffer) -> bool:

@@ -33,7 +33,8 @@ def eval_model(
         model: Whatever has `predict(obs, deterministic=...)`; None plays at random.
         close_env: Whether to close `eval_env` afterwards.
         buffer: A replay buffer, or several, to which all transitions are added as training would add them. If there are
-            more environments than it is for, a multiple of them, then in as many parts.
+            more environments than it is for, a multiple of them, then in as many parts. A recording (of
+            `compressed_array_sb3.recording` or `compressed_array.recording`) gets what the first environment shows and does.
         deterministic: Whether the model takes the actions that it holds for best.
         progress_bar: Whether to show one, if there is a terminal and tqdm is installed.
     """

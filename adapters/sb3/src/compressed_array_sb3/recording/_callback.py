@@ -1,0 +1,113 @@
+"""`RecordCallback`: what a model plays while it trains, as episodes.
+
+A step is recorded with the frame that was to be seen before it, the action that the environment was given and the
+reward that it gave, without what a VecNormalize makes of them. An episode ends where a Monitor says so, or with a done
+where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import VecMonitor, is_vecenv_wrapped, unwrap_vec_normalize
+
+from compressed_array.recording import BaseRecordBuffer
+from compressed_array_sb3.errors import BufferOptionError
+
+
+class RecordCallback(BaseCallback):
+    """Records the environments of a training, one or all of them.
+
+    >>> from stable_baselines3 import PPO
+    >>> from compressed_array.recording import CompressedRecordBuffer
+    >>> from compressed_array_sb3.recording import RecordCallback
+    >>> game = CompressedRecordBuffer()
+    >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, device="cpu")
+    >>> _ = model.learn(64, callback=RecordCallback(game, frames="observation"))
+    >>> len(game), game.episode(0).frames.shape[1:]
+    (64, (4,))
+
+    Args:
+        buffers: A recording, for one of the environments; or a sequence with a recording for each of them.
+        frames: "observation" for what the model sees, "render" for the pictures of environments that were made with
+            `render_mode="rgb_array"`, or a function that makes a frame of the observation of one environment.
+        env: Which environment a single recording is of.
+        verbose: As SB3's callbacks have it.
+    """
+
+    def __init__(
+        self,
+        buffers: BaseRecordBuffer | Sequence[BaseRecordBuffer],
+        frames: str | Callable[[Any], Any] = "observation",
+        *,
+        env: int = 0,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(verbose)
+        if isinstance(frames, str) and frames not in ("render", "observation"):
+            raise BufferOptionError(
+                f"frames are 'render', 'observation' or a function of an observation, not {frames!r}"
+            )
+        self._source = frames
+        self._given, self._env = buffers, env
+        self.recordings: dict[int, BaseRecordBuffer] = {}  # of each environment that is recorded, by its index
+        self._frames: dict[int, Any] = {}
+        self._monitored: list[bool] = []
+        self._has_begun = False
+
+    def _init_callback(self) -> None:
+        env = self.training_env
+        if isinstance(self._given, BaseRecordBuffer):
+            if not 0 <= self._env < env.num_envs:
+                raise BufferOptionError(f"there is no environment {self._env} among {env.num_envs}")
+            self.recordings = {self._env: self._given}
+        else:
+            self.recordings = dict(enumerate(self._given))
+            if len(self.recordings) != env.num_envs:
+                raise BufferOptionError(
+                    f"{len(self.recordings)} recordings for {env.num_envs} environments: give one for each, or a "
+                    "single one with env= for one of them"
+                )
+        if self._source == "render" and (modes := set(env.get_attr("render_mode"))) != {"rgb_array"}:
+            raise BufferOptionError(
+                f"environments with render_mode={modes.pop()!r} give no pictures: make them with "
+                "render_mode='rgb_array', or record frames='observation'"
+            )
+        everywhere = is_vecenv_wrapped(env, VecMonitor)
+        self._monitored = [True] * env.num_envs if everywhere else env.env_is_wrapped(Monitor)
+
+    def _on_training_start(self) -> None:
+        # SB3 has reset the environments, unless it goes on where it was.
+        if not self._has_begun or self.num_timesteps == 0:
+            for recording in self.recordings.values():
+                recording.end_episode()
+        self._has_begun = True
+        normalize = unwrap_vec_normalize(self.training_env)
+        self._look(self.model._last_obs if normalize is None else normalize.get_original_obs())
+
+    def _on_step(self) -> bool:
+        told = self.locals
+        actions = told.get("clipped_actions", told["actions"])  # what the environments were given
+        normalize = unwrap_vec_normalize(self.training_env)
+        rewards = told["rewards"] if normalize is None else normalize.get_original_reward()
+        for i, recording in self.recordings.items():
+            done = bool(told["dones"][i]) and (not self._monitored[i] or "episode" in told["infos"][i])
+            recording.add(self._frames.get(i), rewards[i], actions[i], done=done)
+        self._look(told["new_obs"] if normalize is None else normalize.get_original_obs())
+        return True
+
+    def _look(self, obs: Any) -> None:
+        """Keep what is to be seen before the next step."""
+        seen = [i for i, recording in self.recordings.items() if recording.has_frames]
+        if self._source == "render":
+            pictures = self.training_env.env_method("render", indices=seen) if seen else []
+            self._frames = {i: np.array(picture) for i, picture in zip(seen, pictures, strict=True)}
+            return
+        for i in seen:
+            one = {key: part[i] for key, part in obs.items()} if isinstance(obs, dict) else obs[i]
+            # A copy: environments may draw the next frame over this one.
+            self._frames[i] = np.array(one if isinstance(self._source, str) else self._source(one))
