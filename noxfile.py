@@ -125,7 +125,7 @@ def tests(session: nox.Session, env: str) -> None:
 def quick(session: nox.Session) -> None:
     """Style, and the tests that take no time, in two minutes: for while one works on something."""
     adapters = ("-e", f"{SB3}[atari,contrib,progress]", "-e", SBX, "-e", TORCH)
-    install(session, "ruff", "-e", f"{CORE}[cli,fast,testing]", *adapters)
+    install(session, "ruff", "-e", f"{CORE}[cli,fast,testing,video]", *adapters)
     session.run("ruff", "check", ".")
     run_tests(session, "tests", "-m", "not slow and not long", profile="quick")
 

@@ -25,6 +25,8 @@ from compressed_array._cli.app import app
 from compressed_array._cli.play import play
 from compressed_array_sb3 import CompressedDictReplayBuffer, CompressedReplayBuffer, GpuReplayBuffer
 
+pytestmark = pytest.mark.long
+
 
 def invoke(*arguments: Any) -> Any:
     return CliRunner(env={"COLUMNS": "80"}).invoke(app, [str(word) for word in arguments])

@@ -6,9 +6,8 @@ import pytest
 
 pytest.importorskip("typer")
 
-from command_line import answer, text
-
 import compressed_array as ca
+from core_helpers.command_line import answer, text
 
 KNOWN = ca.available_codecs()
 

@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("typer")
 
-from command_line import complaint, run_program, text
-
 import compressed_array as ca
+from core_helpers.command_line import complaint, run_program, text
+
+pytestmark = pytest.mark.long
 
 COMMANDS = ("codecs", "recommend", "inspect", "verify", "convert", "bench")
 TAKE_FILES = ("recommend", "inspect", "verify", "bench")

@@ -14,9 +14,8 @@ import pytest
 
 pytest.importorskip("typer")
 
-from command_line import answer, complaint, text
-
 import compressed_array as ca
+from core_helpers.command_line import answer, complaint, text
 
 
 @pytest.fixture

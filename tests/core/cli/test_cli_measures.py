@@ -10,10 +10,9 @@ import pytest
 
 pytest.importorskip("typer")
 
-from command_line import answer, complaint, text
-
 import compressed_array as ca
 from compressed_array._cli import recommend as command
+from core_helpers.command_line import answer, complaint, text
 
 FRAMES = np.repeat(np.random.default_rng(0).integers(0, 4, (80, 12, 1), np.uint8), 12, axis=2)
 

@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from command_line import run_program
+
+from core_helpers.command_line import run_program
 
 EXTRA = "pip install 'compressed-array[cli]'"
 

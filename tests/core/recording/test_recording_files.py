@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import struct
 import zlib
 from collections.abc import Callable
@@ -66,6 +67,27 @@ def test_a_recording_goes_on_after_loading(cls: Any, size: int | None, tmp_path:
         }
         if one.has_frames:
             assert np.array_equal(np.stack(list(mine.iter_frames())), np.stack(list(theirs.iter_frames())))
+
+
+@pytest.mark.parametrize("kind", ["plain", "compressed", "frameless"])
+def test_recordings_of_before_are_loaded(kind: str) -> None:
+    folder = Path(__file__).parent / "golden"
+    make = runpy.run_path(str(folder / "make.py"))
+    buffer, steps = recording.load(folder / f"format-1-{kind}.rec"), make["expected"]()[-make["SIZE"] :]
+    assert type(buffer) is make["KINDS"][kind]
+    assert (buffer.size, buffer.steps) == (40, 60)
+    assert [(one.number, len(one), one.has_start, one.has_end) for one in buffer.episodes()] == [
+        (1, 10, False, True),
+        (2, 20, True, True),
+        (3, 10, True, False),
+    ]
+    if buffer.has_frames:
+        np.testing.assert_array_equal(buffer.frames[np.arange(40)], [step[0] for step in steps])
+    np.testing.assert_array_equal(buffer.rewards, [step[1] for step in steps])
+    np.testing.assert_array_equal(buffer.actions, [step[2] for step in steps])
+    for name in ("lives", "name"):
+        np.testing.assert_array_equal(buffer.features[name], [step[3][name] for step in steps])
+        assert buffer.features[name].dtype == steps[0][3][name].dtype
 
 
 def test_compressed_frames_are_compressed_in_the_file(tmp_path: Path) -> None:

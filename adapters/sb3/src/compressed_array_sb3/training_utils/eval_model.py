@@ -34,7 +34,7 @@ def eval_model(
         close_env: Whether to close `eval_env` afterwards.
         buffer: A replay buffer, or several, to which all transitions are added as training would add them. If there are
             more environments than it is for, a multiple of them, then in as many parts. A recording (of
-            `compressed_array_sb3.recording` or `compressed_array.recording`) gets what the first environment shows and does.
+            `compressed_array_sb3.recording` or `compressed_array.recording`) gets what the first environment shows.
         deterministic: Whether the model takes the actions that it holds for best.
         progress_bar: Whether to show one, if there is a terminal and tqdm is installed.
     """
