@@ -1,4 +1,4 @@
-"""Imports go down only, from `_cli` by `recording`, `torch | _array`, `_stores`, `codecs | _heap`, `_runtime` to `errors`.
+"""Imports go down only: `_cli`, `recording`, `torch | _array`, `_stores`, `codecs | _heap`, `_runtime`, `errors`.
 
 Siblings do not know each other. Imports inside functions and kernels that are loaded by name count as any others.
 """
