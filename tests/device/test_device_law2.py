@@ -71,6 +71,7 @@ def test_tensors_are_cast_by_the_rule_for_arrays(data: st.DataObject) -> None:
         (0.1, torch.bfloat16, True), (float("nan"), torch.bfloat16, True), (1e39, torch.bfloat16, False),
         (257, torch.bfloat16, False), (0.5, torch.float8_e4m3fn, True), (float("nan"), torch.float8_e4m3fn, True),
         (0.1, torch.float8_e4m3fn, False), (1e9, torch.float8_e4m3fn, False), (1e9, torch.float8_e5m2, False),
+        (-(2**63), torch.float8_e5m2, False), (2**31, torch.float8_e5m2, False), (4, torch.float8_e5m2, True),
     ],
     ids=repr,
 )  # fmt: skip

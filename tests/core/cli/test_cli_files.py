@@ -184,6 +184,29 @@ def test_convert_takes_one_of_several(tmp_path: Path) -> None:
         assert file.files == ["y"]
 
 
+@pytest.mark.parametrize("name", ["file", "allow_pickle", "x"])
+def test_an_array_of_any_name(name: str, tmp_path: Path) -> None:
+    """`np.savez` takes some names for arguments of its own."""
+    np.save(tmp_path / "a.npy", np.arange(6))
+    answer("convert", tmp_path / "a.npy", tmp_path / "b.npz", "--key", name)
+    with np.load(tmp_path / "b.npz") as file:
+        assert file.files == [name]
+        assert (file[name] == np.arange(6)).all()
+
+
+def test_a_video_is_converted_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    imageio = pytest.importorskip("imageio.v3")
+    from compressed_array._cli import sources
+
+    shown = np.random.default_rng(0).integers(0, 2, (9, 32, 32), np.uint8) * 255
+    imageio.imwrite(tmp_path / "a.gif", shown, loop=0)
+    answer("convert", tmp_path / "a.gif", tmp_path / "a.ca")
+    assert len(ca.load(tmp_path / "a.ca")) == len(imageio.imread(tmp_path / "a.gif"))
+    monkeypatch.setattr(sources, "MOST_BYTES", 2 * 32 * 32)
+    assert "cut the video" in complaint("convert", tmp_path / "a.gif", tmp_path / "b.ca", code=1)
+    assert not (tmp_path / "b.ca").exists()
+
+
 def test_a_failed_convert_replaces_nothing(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "b.npy"
     target.write_bytes(b"as it was")

@@ -93,6 +93,11 @@ def test_other_frames_are_made_pictures_by_a_function(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"shape \(4, 16, 20\) is no picture; pass picture="):
         episode.save_video(tmp_path / "game.gif")
     assert not list(tmp_path.iterdir())
+    (tmp_path / "game.gif").write_bytes(b"as it was")
+    shown = iter(squares(3))
+    with pytest.raises(StopIteration):
+        episode.save_video(tmp_path / "game.gif", picture=lambda frame: next(shown))
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"as it was"]
     episode.save_video(tmp_path / "game.gif", picture=lambda frame: frame[-1])
     read = imageio.imread(tmp_path / "game.gif", index=None, mode="RGB")
     assert np.abs(read[:, 0, 0, 0].astype(int) - [3, 13, 23, 33, 43, 53]).max() <= 4

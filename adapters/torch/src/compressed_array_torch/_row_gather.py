@@ -29,7 +29,8 @@ class RowGather:
 
     def read(self, positions: torch.Tensor) -> list[torch.Tensor] | None:
         """Returns rows of each at the positions, which may have any number of axes."""
-        if not self._is_covered or positions.dtype is not torch.int64 or not positions.is_contiguous():
+        is_here = positions.device.type == "cpu"
+        if not self._is_covered or not is_here or positions.dtype is not torch.int64 or not positions.is_contiguous():
             return None
         shape, likes = self._likes
         if shape != positions.shape:
@@ -48,7 +49,7 @@ class RowGather:
     def _like(self, positions: torch.Tensor) -> list[torch.Tensor] | None:
         """Returns tensors of the shapes that are asked for, which take no memory as they are parts of others."""
         count, shape = positions.numel(), positions.shape
-        if positions.device.type != "cpu" or any(len(rows) < count for rows, _ in self._sources):
+        if any(len(rows) < count for rows, _ in self._sources):
             return None
         likes = [rows[:count].view(*shape, *rows.shape[1:]) for rows, _ in self._sources]
         self._likes = tuple(shape), likes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 import compressed_array as ca
 from compressed_array._stores.frames.layouts import Layout, divided, geometry, stacks
+from compressed_array._stores.frames.tables import Frames
 from compressed_array.codecs.delta import Delta
 from core_helpers.arrays import assert_same
+from core_helpers.interruptions import Interruption
 from core_helpers.streams import Stacked, check_store, frames_stored
 
 
@@ -21,6 +24,26 @@ def words(layout: Layout, shape: tuple[int, ...], itemsize: int, strides: tuple[
     found = geometry(layout, shape, itemsize, strides)
     assert found is not None
     return [int(found.record[name][0]) for name in ("record", "depth", "frame", "places", "run")]
+
+
+def test_an_interrupt_leaves_no_layout_without_a_row_of_the_table() -> None:
+    """A kernel that is told its number would read behind the table."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    left, nth = 0, 0
+    while left == 0:
+        nth += 1
+        frames = Frames((4, 8, 8), 1, 256)
+        frames.number_of(Layout.unstacked(256))
+        with Interruption(nth, interrupt) as interruption, suppress(KeyboardInterrupt):
+            frames.number_of(Layout.of((4, 8, 8), 1, 0, 1))
+        assert len(frames.layouts) <= len(frames.layout_table), interruption.where
+        assert frames.number_of(Layout.of((4, 8, 8), 1, 0, 1)) == 1
+        assert frames.layout_table["depth"].tolist() == [1, 4]
+        left = interruption.left
+    assert nth > 2
 
 
 def test_a_stack_in_c_order() -> None:

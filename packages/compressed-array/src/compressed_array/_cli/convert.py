@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, cast
 
 import numpy as np
 import typer
@@ -42,7 +43,7 @@ def convert(
     if not target.parent.is_dir():
         raise UsageError(f"{target.parent}: there is no such folder")
     chosen = codec if codec == "auto" else get_codec(codec)
-    part = _one(source, read_parts(source, item_ndim), key)
+    part = _one(source, read_parts(source, item_ndim, whole=True), key)
     name = part.name or key or UNNAMED
     array = part.array
     with progress(f"writing {target.name}", 2, quiet=as_json) as advance, replacing(target) as file:
@@ -52,7 +53,7 @@ def convert(
         elif suffix == ".npy":
             _write_npy(file, part.array)
         else:
-            np.savez_compressed(file, **{name: _read(part.array, slice(None))})
+            _write_npz(file, name, part.array)
         file.flush()
         advance()
         _compare(part.array, Path(file.name), suffix, name)
@@ -88,6 +89,13 @@ def _write_npy(file: BinaryIO, array: Any) -> None:
     npy_format.write_array_header_1_0(file, header)
     for rows in _blocks(array):
         file.write(np.ascontiguousarray(_read(array, rows)).tobytes())
+
+
+def _write_npz(file: BinaryIO, name: str, array: Any) -> None:
+    # Not by `np.savez_compressed`, which takes arrays of some names for arguments of its own.
+    deflated = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
+    with deflated as archive, archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+        _write_npy(cast(BinaryIO, entry), array)
 
 
 def _compare(array: Any, written: Path, suffix: str, name: str) -> None:

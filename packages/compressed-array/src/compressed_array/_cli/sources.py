@@ -38,11 +38,14 @@ class Part:
         return self.array.read(slice(0, rows))
 
 
-def read_parts(path: Path, item_ndim: int | None) -> list[Part]:
-    """Return the arrays in a file; raise if there are none that can be compressed."""
+def read_parts(path: Path, item_ndim: int | None, *, whole: bool = False) -> list[Part]:
+    """Return the arrays in a file; raise if there are none that can be compressed.
+
+    Of a long video the first frames are enough to measure, unless it is to be had whole.
+    """
     kind = kind_of(path)
     if kind is Kind.VIDEO:
-        video = _video(path)
+        video = _video(path, whole=whole)
         found = [("", video, f'imageio.v3.imread("{path.name}")')]
     elif kind is Kind.ARRAY:
         found = [("", ca.load(path), f'ca.load("{path.name}")')]
@@ -89,7 +92,7 @@ def _of_numpy(path: Path, kind: Kind) -> Iterator[tuple[str, Any, str]]:
         raise DataError(f"{path}: numpy cannot read it, it was changed or cut short ({error})") from None
 
 
-def _video(path: Path) -> Any:
+def _video(path: Path, *, whole: bool) -> Any:
     try:
         import imageio.v3 as iio
     except ImportError:
@@ -101,6 +104,11 @@ def _video(path: Path) -> Any:
                 raise DataError(f"{path}: frames {len(frames) - 1} and {len(frames)} are not of one shape")
             frames.append(np.asarray(frame))
             if len(frames) * frames[0].nbytes >= MOST_BYTES:
+                if whole:
+                    raise DataError(
+                        f"{path}: more than {MOST_BYTES >> 20} MiB of frames, which is more than is converted at once; "
+                        "cut the video into parts"
+                    )
                 break
     except ImportError as error:
         raise MissingLibraryError(f"{path.suffix} ({error})", "a plugin", "imageio-ffmpeg pillow") from None

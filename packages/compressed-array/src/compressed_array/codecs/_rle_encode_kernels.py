@@ -43,7 +43,7 @@ def _load(address: Word, itemsize: Word) -> Any:
 
 @helper
 def _copy_literals(at: Word, end: Word, itemsize: Word, values: Word) -> Word:
-    """Copys items to `values` up to the first that equals the one after it; return where that one is, or `end`.
+    """Copies items to `values` up to the first that equals the one after it; return where that one is, or `end`.
 
     Up to 7 bytes more than that are written.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,24 +23,27 @@ def save_video(
     fps: float,
     picture: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None,
 ) -> None:
-    """Write frames to a file. One that could not be written to its end is removed."""
+    """Write frames to a file, which takes the place of one that is there once all is written."""
     if not fps > 0:
         raise ValueError(f"a video has more than {fps} frames in a second")
     target = Path(path)
+    # Beside it, with its suffix, by which imageio knows what to write.
+    temporary = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")
     writer: Any = None
     try:
         for frame in frames:
             shown = as_picture(frame if picture is None else np.asarray(picture(frame)))
             if writer is None:
-                writer = _writer(target, fps)
+                writer = _writer(temporary, fps)
             writer.append_data(shown if target.suffix.lower() == ".gif" else _even(shown))
         if writer is None:
             raise RecordingError("there are no frames to make a video of")
         writer.close()
+        temporary.replace(target)
     except BaseException:
         if writer is not None:
             writer.close()
-            target.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise
 
 

@@ -1,4 +1,6 @@
-"""The copying of `_gather` as machine code. Every position and row is checked before it is read from."""
+"""The copying of `_gather` as machine code. Every position and row is checked before it is read from; nobody
+may change positions meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ LINE, AHEAD = 64, 24
 
 @intrinsic
 def copy_wide(typingctx: Any, target: Any, source: Any) -> Any:
-    """Copys 32 bytes."""
+    """Copies 32 bytes."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = ir.VectorType(ir.IntType(64), WIDE // 8).as_pointer()
@@ -72,7 +74,7 @@ def row_at(positions: Word, i: Word, through: Word, width: Word) -> Word:
 
 @helper
 def copy_words(positions: Word, count: Word, address: Word, target: Word) -> None:
-    """Returns the same for rows of 4 bytes that positions count, as most numbers are."""
+    """Copies rows of 4 bytes at positions, as most numbers are."""
     for i in range(count):
         store32(target + 4 * i, load32(address + 4 * np.int64(load64(positions + 8 * i))))
 
@@ -86,7 +88,7 @@ def copy_flags(positions: Word, count: Word, address: Word, target: Word) -> Non
 
 @jit("boolean(int64, int64, int64, int64[:, ::1], int64[::1])")
 def gather(positions: Word, count: Word, size: Word, tables: Any, targets: Any) -> Word:
-    """Copys rows; false if one is not there."""
+    """Copies rows, and returns whether all of them are there."""
     if tables.shape[0] != targets.shape[0]:
         return False
     last = np.uint64(0)

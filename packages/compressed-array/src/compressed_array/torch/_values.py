@@ -55,7 +55,10 @@ def cast_tensor_exactly(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tenso
     back = (cast.real if dtype.is_complex and not source.is_complex() else cast).to(source.dtype)
     kinds = kind_of(source.dtype), kind_of(dtype)
     integers = next((torch.iinfo(d) for d in (source.dtype, dtype) if kind_of(d) in "iu"), None)
-    _refuse(changed_by_cast(torch, source, _comparable(cast), back, kinds, integers), tensor, dtype)
+    shown = _comparable(cast)
+    _refuse(changed_by_cast(torch, source, shown, back, kinds, integers), tensor, dtype)
+    if kinds[0] in "iu":  # an infinity may come back as the largest integer there is
+        _refuse(torch.isinf(shown), tensor, dtype)
     return cast
 
 

@@ -50,8 +50,10 @@ class Frames:
     def number_of(self, layout: Layout) -> int:
         """Returns the number by which groups know a layout, which is new if the layout is."""
         if layout not in self.layouts:
+            parts = [*self.layouts, layout]
+            # First: no kernel may be told a number for which the table has no row, whatever interrupt comes.
+            self.layout_table = np.array([(part.depth, part.outer, part.inner) for part in parts], LAYOUT)
             self.layouts.append(layout)
-            self.layout_table = np.array([(part.depth, part.outer, part.inner) for part in self.layouts], LAYOUT)
         return self.layouts.index(layout)
 
     @property
