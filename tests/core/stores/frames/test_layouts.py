@@ -32,8 +32,8 @@ def test_an_interrupt_leaves_no_layout_without_a_row_of_the_table() -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    left, nth = 0, 0
-    while left == 0:
+    left, nth = -1, 0
+    while left < 0:
         nth += 1
         frames = Frames((4, 8, 8), 1, 256)
         frames.number_of(Layout.unstacked(256))
