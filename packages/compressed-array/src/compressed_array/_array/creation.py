@@ -21,7 +21,21 @@ def zeros(
     codec: Any = "auto",
     store: Store | None = None,
 ) -> CompressedArray:
-    """An array of zeros, which takes no space until it is written to. The last `item_ndim` axes make one item."""
+    """Returns an array of zeros, which takes no space until it is written to.
+
+    Args:
+        shape: The axes that count items, followed by those of an item.
+        dtype: Of any kind but object.
+        item_ndim: How many of the last axes make one item, the unit that is compressed and read; all but the first, if
+            left out.
+        codec: A name such as "zstd-3", a codec, or "auto", which looks at the data and picks.
+        store: `other.store`, to keep what this array has in common with another, of such items, once.
+
+    >>> ring = zeros((1000, 84, 84), "uint8", codec="gzip")
+    >>> ring[3] = 7
+    >>> int(ring[3].max()), ring.nbytes_stored < ring.nbytes / 100
+    (7, True)
+    """
     return CompressedArray(shape, dtype, item_ndim=item_ndim, codec=codec, store=store)
 
 
@@ -33,7 +47,16 @@ def full(
     item_ndim: int | None = None,
     codec: Any = "auto",
 ) -> CompressedArray:
-    """An array of one value, kept once."""
+    """Returns an array of one value, which is kept once.
+
+    Args:
+        shape: The axes that count items, followed by those of an item.
+        fill_value: A value that can be broadcast to an item.
+        dtype: The value's own, if left out.
+        item_ndim: How many of the last axes make one item, the unit that is compressed and read; all but the first, if
+            left out.
+        codec: A name such as "zstd-3", a codec, or "auto", which looks at the data and picks.
+    """
     array = CompressedArray(
         shape, np.asarray(fill_value).dtype if dtype is None else dtype, item_ndim=item_ndim, codec=codec
     )
@@ -42,7 +65,17 @@ def full(
 
 
 def compress(array: npt.ArrayLike, *, item_ndim: int | None = None, codec: Any = "auto") -> CompressedArray:
-    """A compressed copy of an array. One that is compressed already is compressed anew, a block at a time."""
+    """Returns a compressed copy of an array.
+
+    Args:
+        array: Whatever numpy takes for an array. One that is compressed already is compressed anew, a block at a time.
+        item_ndim: How many of the last axes make one item, the unit that is compressed and read; all but the first, if
+            left out.
+        codec: A name such as "zstd-3", a codec, or "auto", which looks at the data and picks.
+
+    >>> compress(np.zeros((50, 4, 4)), codec="gzip").read().sum()
+    np.float64(0.0)
+    """
     source: Any = array if isinstance(array, CompressedArray) else np.asarray(decoded(array))
     if item_ndim is None and isinstance(source, CompressedArray):
         item_ndim = len(source.item_shape)

@@ -41,9 +41,12 @@ def sections_of(store: str) -> dict[str, str]:
 
 
 def save(path: str | os.PathLike[str] | BinaryIO, array: CompressedArray) -> None:
-    """Write an array to a file, as compressed as it is; a file of that name is replaced once all is written.
+    """Writes an array to a file, as compressed as it is.
 
-    An open binary file is written to from where it is, and holds nothing else behind that.
+    Args:
+        path: The name of a file, which is replaced once all is written; or an open binary file, which is written to
+            from where it is, and holds nothing else behind that.
+        array: The array, or a view of one, of which only its own items are written.
     """
     state = take(array)
     records = state.records
@@ -70,7 +73,11 @@ def save(path: str | os.PathLike[str] | BinaryIO, array: CompressedArray) -> Non
 
 
 def load(path: str | os.PathLike[str] | BinaryIO) -> CompressedArray:
-    """The array that was saved to a file: one of that name, or one that is open for reading and can be sought in."""
+    """Returns the array that was saved to a file; raises `CorruptFileError` for one that was changed or cut short.
+
+    Args:
+        path: The name of a file, or a binary file that is open for reading and can be sought in.
+    """
     with Path(path).open("rb") if isinstance(path, (str, os.PathLike)) else nullcontext(path) as file:
         try:
             header = _read_header(file)

@@ -65,10 +65,11 @@ def cast_exactly(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 def changed_by_cast(xp: Any, source: Any, cast: Any, back: Any, kinds: tuple[str, str], integers: Any) -> Any:
     """Returns which elements a cast has changed more than an array's dtype asks for.
 
-    :param xp: numpy or torch, whichever the others are of
-    :param source: the elements before the cast; `cast` after it; `back` cast again, to the dtype they came from
-    :param kinds: numpy's letters for the dtypes of `source` and `cast`
-    :param integers: what `iinfo` says of the dtype that is one of integers, if the other is not
+    Args:
+        xp: Numpy or torch, whichever the others are of.
+        source: The elements before the cast; `cast` after it; `back` cast again, to the dtype they came from.
+        kinds: Numpy's letters for the dtypes of `source` and `cast`.
+        integers: What `iinfo` says of the dtype that is one of integers, if the other is not.
     """
     if kinds == ("c", "c"):
         return _overflown(xp, source.real, back.real) | _overflown(xp, source.imag, back.imag)

@@ -52,15 +52,16 @@ class DeviceArray:
     >>> next_obs[[0, 1], 1].amax((1, 2, 3)).tolist()
     [7, 0]
 
-    :param shape: the length of each axis
-    :param dtype: the dtype of elements, of torch or numpy
-    :param device: where items are kept
-    :param item_ndim: how many axes an item has; without it, all but the first
-    :param codec: "delta" (what "auto" means here) or "rle", coded on the device; "none" for a dense tensor; any other
-        of the core's for a round trip to the host per batch
-    :param store: that of another array of such items, to keep once what both hold
-    :param heap_bytes: what the store's heap may take at the most; without it, what there is
-    :param max_slot_bytes: deprecated, the same for each item of the grid
+    Args:
+        shape: The length of each axis.
+        dtype: The dtype of elements, of torch or numpy.
+        device: Where items are kept.
+        item_ndim: How many axes an item has; without it, all but the first.
+        codec: "delta" (what "auto" means here) or "rle", coded on the device; "none" for a dense tensor; any other of
+            the core's for a round trip to the host per batch.
+        store: That of another array of such items, to keep once what both hold.
+        heap_bytes: What the store's heap may take at the most; without it, what there is.
+        max_slot_bytes: Deprecated, the same for each item of the grid.
     """
 
     @outside_inference_mode
@@ -214,7 +215,8 @@ class DeviceArray:
     def swapaxes(self, first: int, second: int) -> DeviceArray:
         """Returns the same items with two axes of the grid exchanged. It does not follow what is written to this array.
 
-        :param first: an axis of the grid; `second`: another
+        Args:
+            first: An axis of the grid; `second`: another.
         """
         axes = len(self.grid_shape)
         first, second = (axis + self.ndim if axis < 0 else axis for axis in (first, second))
@@ -226,7 +228,8 @@ class DeviceArray:
     def reshape(self, *shape: Any) -> DeviceArray:
         """Returns the same items in another grid. It does not follow what is written to this array.
 
-        :param shape: the lengths of the new axes, or a tuple of them; the last ones have to be those of an item
+        Args:
+            shape: The lengths of the new axes, or a tuple of them; the last ones have to be those of an item.
         """
         asked = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         kept = len(asked) - len(self.item_shape)
@@ -251,15 +254,17 @@ class DeviceArray:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Hold what an array of the same kind did. Other arrays on its store lose what they hold.
 
-        :param state: what `state_dict` returned, of an array on any device. It is checked before anything changes,
-            whoever it is from: `CorruptPayloadError`
+        Args:
+            state: What `state_dict` returned, of an array on any device. It is checked before anything changes, whoever
+                it is from: `CorruptPayloadError`.
         """
         _saving.load_state(self, state)
 
     def save(self, path: str | Path) -> None:
         """Write the array to a file.
 
-        :param path: the name of the file. One that is there is replaced once all is written
+        Args:
+            path: The name of the file. One that is there is replaced once all is written.
         """
         with replacing(path) as file:
             torch.save(copy_to_host(self.state_dict()), file)
@@ -269,8 +274,9 @@ class DeviceArray:
     def load(cls, path: str | Path, device: torch.device | str | None = None) -> DeviceArray:
         """Returns an array from a file; raises `CorruptFileError` if there is none in it.
 
-        :param path: the name of a file that `save` wrote
-        :param device: the device to put it on; without it, the one it was on, or the host if there is no such device
+        Args:
+            path: The name of a file that `save` wrote.
+            device: The device to put it on; without it, the one it was on, or the host if there is no such device.
         """
         return _saving.load_array(cls, path, device)
 

@@ -26,13 +26,15 @@ class ComparedItems(Protocol):
     def count_new(self, fetched: list[int] | None = None) -> Ints | None:
         """Returns how many frames of each item are new, or None if none of any is.
 
-        :param fetched: what `to_fetch` holds, if that is not None
+        Args:
+            fetched: What `to_fetch` holds, if that is not None.
         """
 
     def frames(self, which: Ints, device: torch.device) -> torch.Tensor:
         """Returns frames as rows of bytes on a device.
 
-        :param which: their places in a list of the frames of all items
+        Args:
+            which: Their places in a list of the frames of all items.
         """
 
     def remember(self) -> None:

@@ -29,12 +29,13 @@ def estimate_total_heap_bytes(
 ) -> int:
     """Returns about how many bytes observations will take on a device. It is for people: no heap is sized by it.
 
-    :param n_cells: how many observations there will be
-    :param flat_len: how many elements each has, or its shape
-    :param elem_type: the dtype of its elements, of torch or numpy
-    :param runs_type: accepted for users of sb3-extra-buffers, and changes nothing
-    :param compression_method: the name of a codec
-    :param measured: an array that holds some of them already, to go by what those take; without it, by what Atari's do
+    Args:
+        n_cells: How many observations there will be.
+        flat_len: How many elements each has, or its shape.
+        elem_type: The dtype of its elements, of torch or numpy.
+        runs_type: Accepted for users of sb3-extra-buffers, and changes nothing.
+        compression_method: The name of a codec.
+        measured: An array that holds some of them already, to go by what those take; without it, by what Atari's do.
     """
     if measured is not None and (written := measured.count_written()):
         return int(n_cells * measured.nbytes_stored / written)
@@ -50,9 +51,10 @@ def find_gpu_buffer_dtypes(
 
     Run lengths are of two bytes at least on a device; otherwise it is `find_buffer_dtypes`.
 
-    :param obs_shape: the shape of an observation, or its space; for a dict of spaces there are dtypes for each
-    :param elem_dtype: the dtype of its elements, of torch or numpy
-    :param compression_method: the name of a codec
+    Args:
+        obs_shape: The shape of an observation, or its space; for a dict of spaces there are dtypes for each.
+        elem_dtype: The dtype of its elements, of torch or numpy.
+        compression_method: The name of a codec.
     """
     found = find_buffer_dtypes(obs_shape, torch_dtype_to_numpy(as_torch_dtype(elem_dtype)), compression_method)
     return _as_torch(found)

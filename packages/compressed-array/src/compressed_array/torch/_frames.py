@@ -183,8 +183,9 @@ class StoredFrames:
     def _store(self, items: ComparedItems, lanes: Ints, new: Ints | None, *, as_rows: bool) -> torch.Tensor:
         """Store what is new in items. Returns the numbers of all of them.
 
-        :param new: how many frames of each are new, as `count_new` returns it
-        :param as_rows: whether frames are staged, if there is room for them, and not encoded
+        Args:
+            new: How many frames of each are new, as `count_new` returns it.
+            as_rows: Whether frames are staged, if there is room for them, and not encoded.
         """
         known, table = self.device_lanes, self.table
         if new is None:

@@ -47,9 +47,10 @@ class Gathering(NamedTuple):
 class TorchHeap:
     """Records of `columns` on a device.
 
-    :param columns: dtype and shape of a row, for each column
-    :param heap_bytes: what the heap may take at the most; without it, what there is
-    :param beside: another heap, with which it shares this limit
+    Args:
+        columns: Dtype and shape of a row, for each column.
+        heap_bytes: What the heap may take at the most; without it, what there is.
+        beside: Another heap, with which it shares this limit.
     """
 
     def __init__(
@@ -89,7 +90,8 @@ class TorchHeap:
     def append(self, columns: Sequence[torch.Tensor]) -> int:
         """Copy rows in, all of them to one segment. Returns the address of the first.
 
-        :param columns: a tensor for each column, all of as many rows
+        Args:
+            columns: A tensor for each column, all of as many rows.
         """
         count = len(columns[0])
         segment = self._with_room(count)
@@ -155,7 +157,8 @@ class TorchHeap:
     def gather(self, records: Gathering, rows: Sequence[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Returns the rows of records: which record each is of, and the columns.
 
-        :param rows: what `records.rows` holds, fetched from the device
+        Args:
+            rows: What `records.rows` holds, fetched from the device.
         """
         total = sum(rows)
         if not total:
@@ -170,7 +173,8 @@ class TorchHeap:
     def rows_at(self, start: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
         """Returns the first column of records of one row each.
 
-        :param counts: how many of them each segment has, as `count_by_segment` counts them
+        Args:
+            counts: How many of them each segment has, as `count_by_segment` counts them.
         """
         present = self._present()
         if len(present) == 1:
@@ -187,8 +191,9 @@ class TorchHeap:
     def reclaim(self, live: Sequence[int], *, thoroughly: bool) -> list[int]:
         """Drop the segments without live rows. Returns the numbers of those that are worth emptying.
 
-        :param live: how many rows of each segment live
-        :param thoroughly: whether any garbage makes a segment worth that
+        Args:
+            live: How many rows of each segment live.
+            thoroughly: Whether any garbage makes a segment worth that.
         """
         for number, segment in enumerate(list(self._segments)):
             if segment is not None:

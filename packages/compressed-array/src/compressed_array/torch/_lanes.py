@@ -151,8 +151,9 @@ class DeviceLanes:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Let lanes know their last frames. Returns the links of new frames to others, and the items, all as numbers.
 
-        :param coded: what the coder made of the frames; None if they are staged, so that lanes keep their rows and keys
-        :param numbers: the numbers of the new frames
+        Args:
+            coded: What the coder made of the frames; None if they are staged, so that lanes keep their rows and keys.
+            numbers: The numbers of the new frames.
         """
         links = None if coded is not None else new_frames.links
         if links is None:

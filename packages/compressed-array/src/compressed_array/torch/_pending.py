@@ -50,8 +50,9 @@ class DeviceGrid:
 class PendingSteps:
     """Steps, which are rows of items with an item of each of `lanes`, as `ComparedItems`.
 
-    :param depth: how many frames an item has
-    :param frames: for how many new frames there is room
+    Args:
+        depth: How many frames an item has.
+        frames: For how many new frames there is room.
     """
 
     to_fetch = None
@@ -68,7 +69,8 @@ class PendingSteps:
     def add(self, items: torch.Tensor | Array, room: int) -> int | NotHeld:
         """Hold a step back. Returns its number among the pending ones, or why it is not held.
 
-        :param room: how many frames may be pending in all, if that is less than there is room for here
+        Args:
+            room: How many frames may be pending in all, if that is less than there is room for here.
         """
         step = self.steps
         if step == MOST_STEPS:

@@ -59,7 +59,8 @@ def checksum(state: Any, crc: int = 0) -> int:
 def checked_tensor(part: Any, dtype: torch.dtype, shape: Sequence[int | None]) -> torch.Tensor:
     """Returns a part of a state on the host; raises if it is no tensor of this dtype and shape.
 
-    :param shape: the length of each axis, None for any
+    Args:
+        shape: The length of each axis, None for any.
     """
     if not isinstance(part, torch.Tensor) or part.dtype != dtype or part.dim() != len(shape):
         raise CorruptPayloadError(f"there is no tensor of {dtype} with {len(shape)} axes where one belongs")
@@ -78,7 +79,8 @@ def _solid(part: torch.Tensor) -> torch.Tensor:
 def check_items(state: Any, item_nbytes: int, numbers: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the items and lanes of a state in which it is not known yet how items are stacked; raises if it is none.
 
-    :param numbers: the numbers of all grids, which have to be of items that there are
+    Args:
+        numbers: The numbers of all grids, which have to be of items that there are.
     """
     items = checked_tensor(state["items"], torch.uint8, (None, item_nbytes))
     lanes = checked_tensor(state["lanes"], torch.int64, (len(items),))

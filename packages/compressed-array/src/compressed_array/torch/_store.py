@@ -32,7 +32,8 @@ class DeviceStore(Exclusive):
 
     Whoever reads or writes takes `lock` and `guard` first, before the numbers of a grid are looked at.
 
-    :param heap_bytes: what the heaps may take together; None for no limit
+    Args:
+        heap_bytes: What the heaps may take together; None for no limit.
     """
 
     @outside_inference_mode
@@ -133,7 +134,8 @@ class DeviceStore(Exclusive):
     def restore(self, state: dict[str, Any], numbers: Numbers = ()) -> None:
         """Hold what `state` returned, of another store of this kind; raises `CorruptPayloadError` if it cannot be that.
 
-        :param numbers: the grids of all arrays on this store, each with the numbers that it has from now on
+        Args:
+            numbers: The grids of all arrays on this store, each with the numbers that it has from now on.
         """
         given = [_state.checked_tensor(part, torch.int32, cells.numbers.shape) for cells, part in numbers]
         items: StoredFrames | UndecidedItems

@@ -31,9 +31,10 @@ class Sweep:
     ) -> None:
         """Mark what is needed.
 
-        :param heaps: as `Coder.heaps` returns them
-        :param items: numbers of items, of which all `depth` frames are needed
-        :param others: numbers of frames that are needed by themselves
+        Args:
+            heaps: As `Coder.heaps` returns them.
+            items: Numbers of items, of which all `depth` frames are needed.
+            others: Numbers of frames that are needed by themselves.
         """
         self._table, self._heaps = table, heaps
         self._needed = table.mark_needed(items, depth)
@@ -47,8 +48,9 @@ class Sweep:
     def finish(self, answers: Sequence[Sequence[int]], *, thoroughly: bool) -> None:
         """Free what is not needed.
 
-        :param answers: what `to_fetch` holds
-        :param thoroughly: whether to empty all segments that have garbage, and not only if there is much
+        Args:
+            answers: What `to_fetch` holds.
+            thoroughly: Whether to empty all segments that have garbage, and not only if there is much.
         """
         self._table.free_all_but(self._needed, answers[0][0])
         for (heap, address, length), rows, records in zip(self._heaps, answers[1::2], answers[2::2], strict=True):

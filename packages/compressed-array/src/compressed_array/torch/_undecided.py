@@ -47,8 +47,9 @@ class UndecidedItems:
     def with_items(self, items: torch.Tensor, lanes: Ints) -> tuple[UndecidedItems, torch.Tensor]:
         """Returns these items and others behind them, and the numbers of the others.
 
-        :param items: rows of bytes
-        :param lanes: the lane that each of them follows in
+        Args:
+            items: Rows of bytes.
+            lanes: The lane that each of them follows in.
         """
         if items.device.type == "cpu":
             items = items.clone()  # another thread may change them before they are looked at again

@@ -27,8 +27,9 @@ def as_tensor(value: Any) -> torch.Tensor:
 def as_tensor_of(value: Any, dtype: torch.dtype) -> torch.Tensor:
     """Returns a value as a tensor of `dtype`; raises `LossyWriteError` if that does not hold it.
 
-    :param value: a tensor on any device, an array, a compressed array, a number, lists of numbers, or what numpy takes
-        for an array
+    Args:
+        value: A tensor on any device, an array, a compressed array, a number, lists of numbers, or what numpy takes for
+            an array.
     """
     if isinstance(value, torch.Tensor):
         tensor = as_tensor(value)

@@ -27,7 +27,8 @@ from compressed_array.torch._dtypes import INTEGERS, numpy_dtype_or_none
 class DeviceCodec:
     """A codec as it is used on a device.
 
-    :param codec: a name, a codec of this library or of numcodecs; "auto" stands for "delta"
+    Args:
+        codec: A name, a codec of this library or of numcodecs; "auto" stands for "delta".
     """
 
     def __init__(self, codec: Any) -> None:

@@ -136,8 +136,9 @@ def starts_of(first: int, length: Ints) -> Ints:
 def marked(mask: torch.Tensor, values: torch.Tensor, count: int, positions: torch.dtype) -> list[torch.Tensor]:
     """Returns two columns: where in its row each element is that a mask marks, and the element.
 
-    :param count: how many are marked, which the device is not asked for
-    :param positions: the dtype of the first column
+    Args:
+        count: How many are marked, which the device is not asked for.
+        positions: The dtype of the first column.
     """
     places = places_of(mask.reshape(-1), count)
     return [(places % mask.shape[1]).to(positions), values.reshape(-1).index_select(0, places)]

@@ -45,8 +45,9 @@ class RowCoder(StagesNothing):
     def rows_with(self, table: FrameTable, rows: torch.Tensor, puts: list[torch.Tensor]) -> torch.Tensor:
         """Returns the rows of some frames after putting in the elements of others.
 
-        :param rows: for each row the number of the frame whose row it is
-        :param puts: numbers of frames, as many in each tensor; the puts of the first are overwritten by the second's
+        Args:
+            rows: For each row the number of the frame whose row it is.
+            puts: Numbers of frames, as many in each tensor; the puts of the first are overwritten by the second's.
         """
         address = table.words[:, ROW].index_select(0, rows)
         parts = [table.words.index_select(0, frames) for frames in puts]
