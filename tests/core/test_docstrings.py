@@ -20,6 +20,8 @@ MODULES = [".".join(("compressed_array", *file.relative_to(PACKAGE).with_suffix(
 
 @pytest.mark.parametrize("module", [name.removesuffix(".__init__") for name in MODULES])
 def test_examples_are_right(module: str) -> None:
+    if module.endswith(".gymnasium"):
+        pytest.importorskip("gymnasium")  # the one library that a module of the core cannot be imported without
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted
     assert not found.failed
