@@ -124,7 +124,11 @@ def held(name: str, contender: str, times_round: str, allocator: str = "") -> di
     if allocator == "steady":
         steady_allocator()
     stream = open_stream(name)
-    rows = stream.steps * int(times_round)
+    return held_of(stream, contender, stream.steps * int(times_round))
+
+
+def held_of(stream: Stream, contender: str, rows: int) -> dict[str, Any]:
+    """The bytes that this process grew by, those of them that are no observations, and what the contender counts."""
     # Libraries, compiled kernels and scratch memory come with the first writes and reads. They do not grow with what is
     # held, so they belong in what was there before; the small one stays alive, so that its memory is not taken over.
     small = Filled(contender, stream, WARM_UP)

@@ -68,10 +68,12 @@ class Doom(gym.Env[Array, int]):
         self.game.close()
 
 
-def atari(game: str) -> VecEnv:
+def atari(game: str, **options: Any) -> VecEnv:
+    """A game as in `NoFrameskip-v4`, which only some of the games are registered as; with options of ale-py's."""
     gym.register_envs(ale_py)
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-    return VecTransposeImage(VecFrameStack(make_atari_env(f"{game}NoFrameskip-v4", n_envs=4, seed=0), 4))
+    options = {"frameskip": 1, "repeat_action_probability": 0.0} | options
+    return VecTransposeImage(VecFrameStack(make_atari_env(f"ALE/{game}-v5", 4, seed=0, env_kwargs=options), 4))
 
 
 def car_racing() -> VecEnv:
@@ -122,21 +124,24 @@ def stream(name: str) -> Stream:
 
 
 def record(game: str, folder: Path) -> None:
-    make, stack, steps = GAMES[game]
     print(f"recording {game}", flush=True)
     unfinished = folder.with_name(f"{game} unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
+    record_to(unfinished, *GAMES[game])
+    unfinished.rename(folder)
+
+
+def record_to(folder: Path, make: Callable[[], VecEnv], stack: int, steps: int) -> None:
     with TemporaryDirectory() as elsewhere, chdir(elsewhere):  # some games leave files where they are played
         env = make()
-        digest, strides = play_and_keep(env, stack, steps, unfinished)
+        digest, strides = play_and_keep(env, stack, steps, folder)
         env.close()
     again = 0
-    for step in islice(Stream(unfinished, stack).play(), steps):
+    for step in islice(Stream(folder, stack).play(), steps):
         again = checksum(again, step.obs, step.next_obs)
         assert step.obs.strides == step.next_obs.strides == strides
-    assert again == digest, f"the recording of {game} does not give what the environments gave"
-    unfinished.rename(folder)
+    assert again == digest, "the recording does not give what the environments gave"
 
 
 def play_and_keep(env: VecEnv, stack: int, steps: int, folder: Path) -> tuple[int, tuple[int, ...]]:

@@ -55,11 +55,11 @@ class Run:
         self._numpy: Any = np.random.get_state()  # noqa: NPY002
 
 
-def dqn(compressed: bool) -> BaseAlgorithm:
+def dqn(compressed: bool, game: str = "MsPacman", seed: int = 0) -> BaseAlgorithm:
     """As the Atari settings of RL Zoo, with a buffer and a start that 50,000 steps are enough for."""
     return DQN(
         "CnnPolicy",
-        make_env("MsPacmanNoFrameskip-v4", 1, seed=0),
+        make_env(f"{game}NoFrameskip-v4", 1, seed=seed),
         learning_rate=1e-4,
         buffer_size=20_000,
         learning_starts=2_000,
@@ -67,16 +67,16 @@ def dqn(compressed: bool) -> BaseAlgorithm:
         train_freq=4,
         target_update_interval=1_000,
         replay_buffer_class=CompressedReplayBuffer if compressed else None,
-        seed=0,
+        seed=seed,
         device="cpu",
     )
 
 
-def ppo(compressed: bool) -> BaseAlgorithm:
-    """As the Atari settings of RL Zoo."""
+def ppo(compressed: bool, game: str = "Pong", seed: int = 0) -> BaseAlgorithm:
+    """As the Atari settings of RL Zoo, without their schedules: a shorter run is the beginning of a longer one."""
     return PPO(
         "CnnPolicy",
-        make_env("PongNoFrameskip-v4", 8, vec_env_cls=DummyVecEnv, seed=0),
+        make_env(f"{game}NoFrameskip-v4", 8, vec_env_cls=DummyVecEnv, seed=seed),
         learning_rate=2.5e-4,
         n_steps=128,
         batch_size=256,
@@ -84,7 +84,7 @@ def ppo(compressed: bool) -> BaseAlgorithm:
         clip_range=0.1,
         ent_coef=0.01,
         rollout_buffer_class=CompressedRolloutBuffer if compressed else None,
-        seed=0,
+        seed=seed,
         device="cpu",
     )
 
