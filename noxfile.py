@@ -31,7 +31,10 @@ NEIGHBOURS = ("h5py", "numcodecs", "opencv-python-headless", "pandas", "pyarrow"
 # What `tests(<name>)` runs: folders of tests, and all that its environment holds.
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core-min": (("tests/core", "tests/examples"), ("-e", f"{CORE}[testing]")),
-    "core": (("tests/core", "tests/examples"), ("-e", f"{CORE}[cli,fast,testing,video]", "numcodecs", "gymnasium")),
+    "core": (
+        ("tests/core", "tests/examples"),
+        ("-e", f"{CORE}[cli,fast,testing,video]", "numcodecs", "gymnasium", "ml_dtypes"),
+    ),
     "device": (("tests/device", "tests/neighbours"), ("-e", f"{CORE}[fast,testing,torch]", *NEIGHBOURS)),
     # With the examples of plain torch that play games, which nothing else of that adapter needs.
     "sb3": (

@@ -22,6 +22,7 @@ import pytest
 import compressed_array as ca
 from compressed_array import CorruptFileError
 from compressed_array._array import file as _file
+from compressed_array._runtime.headers import PREFIX
 from core_helpers.arrays import DTYPES, assert_same, random_bits
 
 pytestmark = pytest.mark.long
@@ -127,6 +128,14 @@ def test_a_dtype_that_cannot_be_written_down_is_refused_by_name(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
+def test_a_dtype_of_another_library_is_refused_and_not_changed(tmp_path: Path) -> None:
+    """numpy writes bfloat16 down as two bytes of whatever, which is what would be loaded."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    with pytest.raises(ca.UnsupportedDtypeError, match=r"bfloat16.*numpy's own"):
+        ca.save(tmp_path / "a.ca", ca.zeros((2, 2), ml_dtypes.bfloat16))
+    assert not list(tmp_path.iterdir())
+
+
 def saved(codec: str, tmp_path: Path) -> tuple[Path, bytes]:
     array = ca.compress(PLAIN, item_ndim=1, codec=codec)
     array[1] = np.random.default_rng(1).integers(0, 256, (3, 200))
@@ -196,15 +205,15 @@ def test_random_edits_are_noticed(codec: str, tmp_path: Path, rng: np.random.Gen
 )
 def test_a_header_that_lies_with_a_right_checksum_is_noticed(change: dict[str, Any], tmp_path: Path) -> None:
     path, data = saved("none", tmp_path)
-    _, length, _ = _file.PREFIX.unpack(data[: _file.PREFIX.size])
-    header = json.loads(data[_file.PREFIX.size :][:length]) | change
+    _, length, _ = PREFIX.unpack(data[: PREFIX.size])
+    header = json.loads(data[PREFIX.size :][:length]) | change
     load_damaged(path, with_header(json.dumps(header).encode(), data))
 
 
 def with_header(text: bytes, data: bytes) -> bytes:
-    _, length, _ = _file.PREFIX.unpack(data[: _file.PREFIX.size])
-    prefix = _file.PREFIX.pack(_file.MAGIC, len(text), zlib.crc32(text))
-    return prefix + text + data[_file.PREFIX.size + length :]
+    _, length, _ = PREFIX.unpack(data[: PREFIX.size])
+    prefix = PREFIX.pack(_file.MAGIC, len(text), zlib.crc32(text))
+    return prefix + text + data[PREFIX.size + length :]
 
 
 @pytest.mark.parametrize("text", [b"[]", b"5", b"{", b"", b"\xff\xfe", b"[" * 100_000, b'"format"', b"{}"])

@@ -17,6 +17,7 @@ import pytest
 import compressed_array as ca
 from compressed_array._array import file
 from compressed_array._array.pickling import State
+from compressed_array._runtime.headers import PREFIX
 from compressed_array._stores.cell_export import FIRST_CODEC, CellExport
 from compressed_array._stores.frames.export import STREAMED_FROM, FrameExport
 from compressed_array._stores.frames.groups import FIRST_PACKED, KIND_BITS, RAW_FRAME
@@ -35,13 +36,13 @@ def path(tmp_path: Path) -> Path:
 
 def parts_of(path: Path) -> tuple[dict[str, Any], bytes]:
     data = path.read_bytes()
-    _, length, _ = file.PREFIX.unpack(data[: file.PREFIX.size])
-    return json.loads(data[file.PREFIX.size :][:length]), data[file.PREFIX.size + length :]
+    _, length, _ = PREFIX.unpack(data[: PREFIX.size])
+    return json.loads(data[PREFIX.size :][:length]), data[PREFIX.size + length :]
 
 
 def write(path: Path, header: Any, sections: bytes) -> None:
     text = json.dumps(header).encode()
-    path.write_bytes(file.PREFIX.pack(file.MAGIC, len(text), zlib.crc32(text)) + text + sections)
+    path.write_bytes(PREFIX.pack(file.MAGIC, len(text), zlib.crc32(text)) + text + sections)
 
 
 def refused(path: Path) -> None:

@@ -187,9 +187,18 @@ def test_headers_that_lie_are_refused(cls: Any, lie: str, tmp_path: Path) -> Non
         recording.load(path)
 
 
+def test_a_dtype_that_cannot_be_written_down_is_refused_by_name(tmp_path: Path) -> None:
+    overlapping = np.dtype({"names": ["a", "b"], "formats": ["u4", "u2"], "offsets": [0, 0]})
+    buffer = RecordBuffer()
+    buffer.add(np.zeros(2, overlapping), 0, 0)
+    with pytest.raises(ca.UnsupportedDtypeError, match="file"):
+        buffer.save(tmp_path / "game.rec")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     ca.save(tmp_path / "array.ca", ca.zeros((10, 4)))
-    with pytest.raises(ca.CorruptFileError):
+    with pytest.raises(ca.CorruptFileError, match=r"array\.ca: not a saved recording"):
         recording.load(tmp_path / "array.ca")
     path = saved(RecordBuffer, tmp_path)
     path.write_bytes(b"\x93CARREC2" + path.read_bytes()[8:])

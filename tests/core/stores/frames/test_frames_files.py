@@ -13,6 +13,7 @@ import pytest
 import compressed_array as ca
 from compressed_array import CorruptFileError, CorruptPayloadError
 from compressed_array._array import file
+from compressed_array._runtime.headers import PREFIX
 from compressed_array._stores.frames import engine_native
 from compressed_array.codecs.delta import Delta
 from core_helpers.arrays import assert_same
@@ -63,9 +64,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 def take_apart(path: Path) -> tuple[dict[str, Any], Parts]:
     data = path.read_bytes()
-    _, length, _ = file.PREFIX.unpack(data[: file.PREFIX.size])
-    header = json.loads(data[file.PREFIX.size :][:length])
-    parts, at = {}, file.PREFIX.size + length
+    _, length, _ = PREFIX.unpack(data[: PREFIX.size])
+    header = json.loads(data[PREFIX.size :][:length])
+    parts, at = {}, PREFIX.size + length
     for name, dtype in file.sections_of("frames").items():
         nbytes = header["sections"][name]["nbytes"]
         parts[name] = np.frombuffer(data[at : at + nbytes], dtype).copy()
@@ -77,7 +78,7 @@ def put_together(path: Path, header: dict[str, Any], parts: Parts) -> None:
     """A file with checksums that are right, whatever is in it."""
     sections = {name: {"nbytes": part.nbytes, "crc32": zlib.crc32(part.tobytes())} for name, part in parts.items()}
     text = json.dumps(header | {"sections": sections}).encode()
-    prefix = file.PREFIX.pack(file.MAGIC, len(text), zlib.crc32(text))
+    prefix = PREFIX.pack(file.MAGIC, len(text), zlib.crc32(text))
     path.write_bytes(prefix + text + b"".join(part.tobytes() for part in parts.values()))
 
 

@@ -8,9 +8,7 @@ file is an error and nothing else. A new file takes the old one's place in one s
 
 from __future__ import annotations
 
-import json
 import os
-import struct
 import zlib
 from contextlib import nullcontext
 from math import prod
@@ -19,20 +17,26 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib import format as npy_format
 
 from compressed_array._array.array import CompressedArray
 from compressed_array._array.pickling import State, rebuild, take
 from compressed_array._heap import MAX_PAYLOAD
-from compressed_array._runtime.casting import check_dtype
+from compressed_array._runtime.headers import (
+    check_sizes,
+    describe_dtype,
+    described_dtype,
+    errors_of_file,
+    is_count,
+    read_header,
+    write_header,
+)
 from compressed_array._runtime.replacing import replacing
 from compressed_array._stores.exports import KINDS
 from compressed_array.codecs._description import describe, described
-from compressed_array.errors import CorruptFileError, UnknownCodecError, UnsupportedDtypeError
+from compressed_array.errors import CorruptFileError
 
 MAGIC = b"\x93CARRAY1"
-PREFIX = struct.Struct("<8sQI")  # magic, length of the header, its CRC-32
-FORMAT = 1
+KIND = "compressed array"
 
 
 def sections_of(store: str) -> dict[str, str]:
@@ -55,19 +59,16 @@ def save(path: str | os.PathLike[str] | BinaryIO, array: CompressedArray) -> Non
     sections["cells"] = state.cells.reshape(-1)
     packed = {name: np.ascontiguousarray(sections[name], dtype) for name, dtype in sections_of(records.kind).items()}
     header = {
-        "format": FORMAT,
         "store": records.kind,
         "shape": state.cells.shape,
         "item_shape": state.item_shape,
-        "dtype": _describe_dtype(state.dtype),
+        "dtype": describe_dtype(state.dtype),
         "codecs": [describe(codec) for codec in records.codecs],
         **fields,
         "sections": {name: {"nbytes": part.nbytes, "crc32": zlib.crc32(part.data)} for name, part in packed.items()},
     }
-    text = json.dumps(header).encode()
     with replacing(path) if isinstance(path, (str, os.PathLike)) else nullcontext(path) as file:
-        file.write(PREFIX.pack(MAGIC, len(text), zlib.crc32(text)))
-        file.write(text)
+        write_header(file, MAGIC, header)
         for part in packed.values():
             file.write(part.data)
 
@@ -78,60 +79,25 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> CompressedArray:
     Args:
         path: The name of a file, or a binary file that is open for reading and can be sought in.
     """
-    with Path(path).open("rb") if isinstance(path, (str, os.PathLike)) else nullcontext(path) as file:
-        try:
-            header = _read_header(file)
-            store = header.get("store", "cells")
-            sections = _read_sections(file, sections_of(store), header["sections"])
-            state = _check(KINDS[store], header, sections)
-        except (CorruptFileError, UnknownCodecError):
-            raise
-        except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            name = _name(file)
-            raise CorruptFileError(f"{name}: the header does not describe a compressed array ({error})") from error
+    with (
+        Path(path).open("rb") if isinstance(path, (str, os.PathLike)) else nullcontext(path) as file,
+        errors_of_file(str(getattr(file, "name", "the file")), KIND),
+    ):
+        header = read_header(file, MAGIC, KIND)
+        store = header.get("store", "cells")
+        sections = _read_sections(file, sections_of(store), header["sections"])
+        state = _check(KINDS[store], header, sections)
     return rebuild(CompressedArray, state)
-
-
-def _name(file: BinaryIO) -> str:
-    return str(getattr(file, "name", "the file"))
-
-
-def _left(file: BinaryIO) -> int:
-    """How many bytes are to be read yet."""
-    here = file.tell()
-    end = file.seek(0, os.SEEK_END)
-    file.seek(here)
-    return end - here
-
-
-def _read_header(file: BinaryIO) -> dict[str, Any]:
-    start, name = file.read(PREFIX.size), _name(file)
-    if len(start) < PREFIX.size or not start.startswith(MAGIC[:-1]):
-        raise CorruptFileError(f"{name}: not a saved compressed array")
-    magic, length, checksum = PREFIX.unpack(start)
-    if magic != MAGIC:
-        raise CorruptFileError(f"{name}: saved in a format this version does not know; upgrade compressed-array")
-    if length > _left(file):
-        raise CorruptFileError(f"{name}: cut short")
-    text = file.read(length)
-    if len(text) < length or zlib.crc32(text) != checksum:
-        raise CorruptFileError(f"{name}: the header was changed or cut short")
-    header: dict[str, Any] = json.loads(text)
-    if not _is_count(header["format"]) or header["format"] != FORMAT:
-        raise CorruptFileError(f"{name}: saved in a format this version does not know; upgrade compressed-array")
-    return header
 
 
 def _read_sections(file: BinaryIO, names: dict[str, str], said: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
     sizes = {name: said[name]["nbytes"] for name in names}
-    # Each by itself, too: what is less than nothing would make up for one that is larger than the file.
-    if not all(map(_is_count, sizes.values())) or sum(sizes.values()) != _left(file):
-        raise CorruptFileError(f"{_name(file)}: cut short, or something was added to it")
+    check_sizes(file, list(sizes.values()))
     sections = {}
     for name, dtype in names.items():
         raw = file.read(sizes[name])
         if zlib.crc32(raw) != said[name]["crc32"]:
-            raise CorruptFileError(f"{_name(file)}: the section {name!r} was changed")
+            raise CorruptFileError(f"the section {name!r} was changed")
         sections[name] = np.frombuffer(raw, dtype)
     return sections
 
@@ -139,33 +105,12 @@ def _read_sections(file: BinaryIO, names: dict[str, str], said: dict[str, Any]) 
 def _check(kind: Any, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> State:
     """The state a header and its sections describe, if they agree with each other in everything."""
     shape, item_shape = tuple(header["shape"]), tuple(header["item_shape"])
-    dtype = check_dtype(npy_format.descr_to_dtype(_tuples(header["dtype"])))
+    dtype = described_dtype(header["dtype"])
     codecs = [described(description) for description in header["codecs"]]
     cells = sections.pop("cells")
     nbytes = prod(item_shape) * dtype.itemsize
-    if not all(map(_is_count, (*shape, *item_shape))) or prod(shape) != len(cells) or nbytes > MAX_PAYLOAD:
+    if not all(map(is_count, (*shape, *item_shape))) or prod(shape) != len(cells) or nbytes > MAX_PAYLOAD:
         raise CorruptFileError("the parts of the file contradict each other")
     np.broadcast_to(np.empty((), dtype), (*shape, *item_shape))  # raises where numpy has no such array
     records = kind.from_file(header, sections, codecs, item_shape, dtype, cells)
     return State(item_shape, dtype, cells.reshape(shape), records)
-
-
-def _is_count(number: Any) -> bool:
-    """Whether something out of JSON is a number of things; `true` is not."""
-    return type(number) is int and number >= 0
-
-
-def _tuples(descr: Any) -> Any:
-    """A dtype's description as it was before JSON made lists of its tuples."""
-    if isinstance(descr, str):
-        return descr
-    return [
-        (tuple(name) if isinstance(name, list) else name, _tuples(of), *map(tuple, shape)) for name, of, *shape in descr
-    ]
-
-
-def _describe_dtype(dtype: np.dtype[Any]) -> Any:
-    try:
-        return npy_format.dtype_to_descr(dtype)
-    except ValueError as error:
-        raise UnsupportedDtypeError(f"dtype {dtype} cannot be written down in a file: {error}") from error

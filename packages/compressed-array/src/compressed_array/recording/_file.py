@@ -8,9 +8,7 @@ whose names, dtypes, shapes, sizes and checksums the header gives. Compressed fr
 from __future__ import annotations
 
 import io
-import json
 import os
-import struct
 import zlib
 from collections.abc import Callable, Mapping
 from math import prod
@@ -19,18 +17,24 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib import format as npy_format
 
 from compressed_array._array.file import load, save
-from compressed_array._runtime.casting import check_dtype
+from compressed_array._runtime.headers import (
+    check_sizes,
+    describe_dtype,
+    described_dtype,
+    errors_of_file,
+    is_count,
+    read_header,
+    write_header,
+)
 from compressed_array._runtime.replacing import replacing
-from compressed_array.errors import CorruptFileError, UnknownCodecError
+from compressed_array.errors import CorruptFileError
 from compressed_array.recording._columns import Column, CompressedColumn, PlainColumn
-from compressed_array.recording._npz import described_dtype
 from compressed_array.recording._timeline import Timeline
 
 MAGIC = b"\x93CARREC1"
-PREFIX = struct.Struct("<8sQI")  # magic, length of the header, its CRC-32
+KIND = "recording"
 BLOCK = 1 << 24  # bytes that are read at once
 
 
@@ -50,10 +54,8 @@ def save_parts(path: str | os.PathLike[str], kind: str, timeline: Timeline, colu
         described.append({"name": name, **words, "nbytes": section.nbytes, "crc32": zlib.crc32(section)})
         sections.append(section)
     counts = {"oldest": timeline.oldest, "steps": timeline.steps, "starts": timeline.starts, "number": timeline.number}
-    text = json.dumps({"format": 1, "kind": kind, "size": timeline.size, **counts, "columns": described}).encode()
     with replacing(path) as file:
-        file.write(PREFIX.pack(MAGIC, len(text), zlib.crc32(text)))
-        file.write(text)
+        write_header(file, MAGIC, {"kind": kind, "size": timeline.size, **counts, "columns": described})
         for section in sections:
             file.write(section)
 
@@ -64,33 +66,19 @@ def load_parts(
     checked_names: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> Parts:
     """Returns what is in a file, if it is a recording of one of these kinds, which have frames or have none."""
-    with Path(path).open("rb") as file:
-        try:
-            header = _read_header(file)
-            timeline = _read_timeline(header)
-            _require(header["kind"] in kinds, "it is a recording of no kind that is known")
-            described = header["columns"]
-            names = [words["name"] for words in described]
-            own = ["frames"] * kinds[header["kind"]] + ["rewards", "actions"]
-            _require(
-                names[: len(own)] == own and len(set(names)) == len(names), "it does not have the columns it should"
-            )
-            checked_names(dict.fromkeys(names[len(own) :]))
-            sizes = [words["nbytes"] for words in described]
-            _require(
-                all(map(_is_count, sizes)) and sum(sizes) == _left(file), "cut short, or something was added to it"
-            )
-            columns = {words["name"]: _read_column(file, words, timeline.rows_used) for words in described}
-            is_compressed = [isinstance(column, CompressedColumn) for column in columns.values()]
-            _require(is_compressed == [header["kind"] == "compressed"] + [False] * (len(names) - 1), "mixed up")
-        except UnknownCodecError:
-            raise
-        except CorruptFileError as error:
-            raise CorruptFileError(f"{os.fspath(path)!r} is not a saved recording, or was changed: {error}") from error
-        except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise CorruptFileError(
-                f"{os.fspath(path)!r}: the header does not describe a recording ({error})"
-            ) from error
+    with Path(path).open("rb") as file, errors_of_file(os.fspath(path), KIND):
+        header = read_header(file, MAGIC, KIND)
+        timeline = _read_timeline(header)
+        _require(header["kind"] in kinds, "it is a recording of no kind that is known")
+        described = header["columns"]
+        names = [words["name"] for words in described]
+        own = ["frames"] * kinds[header["kind"]] + ["rewards", "actions"]
+        _require(names[: len(own)] == own and len(set(names)) == len(names), "it does not have the columns it should")
+        checked_names(dict.fromkeys(names[len(own) :]))
+        check_sizes(file, [words["nbytes"] for words in described])
+        columns = {words["name"]: _read_column(file, words, timeline.rows_used) for words in described}
+        is_compressed = [isinstance(column, CompressedColumn) for column in columns.values()]
+        _require(is_compressed == [header["kind"] == "compressed"] + [False] * (len(names) - 1), "mixed up")
     return Parts(header["kind"], timeline, columns)
 
 
@@ -101,28 +89,15 @@ def _packed(column: Column, rows: int) -> tuple[memoryview, dict[str, Any]]:
         save(file, column.array[:rows])
         return file.getbuffer(), {"is_compressed": True}
     array = np.ascontiguousarray(column.array[:rows])
-    words = {"is_compressed": False, "dtype": described_dtype(array.dtype), "shape": array.shape}
+    words = {"is_compressed": False, "dtype": describe_dtype(array.dtype), "shape": array.shape}
     return _bytes_of(array), words
 
 
-def _read_header(file: BinaryIO) -> dict[str, Any]:
-    start = file.read(PREFIX.size)
-    _require(len(start) == PREFIX.size and start.startswith(MAGIC[:-1]), "it does not begin as one")
-    magic, length, checksum = PREFIX.unpack(start)
-    _require(magic == MAGIC, "saved in a format this version does not know; upgrade compressed-array")
-    _require(length <= _left(file), "cut short")
-    text = file.read(length)
-    _require(zlib.crc32(text) == checksum, "the header was changed")
-    header = json.loads(text)
-    _require(header["format"] == 1, "saved in a format this version does not know; upgrade compressed-array")
-    return dict(header)
-
-
 def _read_timeline(header: dict[str, Any]) -> Timeline:
-    _require(header["size"] is None or _is_count(header["size"]), "a size that is none")
+    _require(header["size"] is None or is_count(header["size"]), "a size that is none")
     timeline = Timeline(header["size"])
     oldest, steps, starts, number = (header[name] for name in ("oldest", "steps", "starts", "number"))
-    _require(all(map(_is_count, (oldest, steps, number, *starts))) and steps > 0, "counts that are none")
+    _require(all(map(is_count, (oldest, steps, number, *starts))) and steps > 0, "counts that are none")
     _require(starts == sorted(set(starts)) and starts[0] <= oldest <= steps >= starts[-1], "episodes out of order")
     _require(steps - oldest <= (steps if timeline.size is None else timeline.size), "more steps than it holds")
     _require(timeline.size is not None or oldest == 0, "steps are missing")
@@ -138,8 +113,8 @@ def _read_column(file: BinaryIO, words: dict[str, Any], rows: int) -> Column:
         frames = load(io.BytesIO(raw))
         _require(frames.grid_shape == (rows,), "frames that are too few or too many")
         return CompressedColumn(frames)
-    dtype, shape = check_dtype(npy_format.descr_to_dtype(_tuples(words["dtype"]))), tuple(words["shape"])
-    _require(all(map(_is_count, shape)) and shape[0] == rows, "rows that are too few or too many")
+    dtype, shape = described_dtype(words["dtype"]), tuple(words["shape"])
+    _require(all(map(is_count, shape)) and shape[0] == rows, "rows that are too few or too many")
     _require(prod(shape) * dtype.itemsize == nbytes, f"the column {words['name']!r} has another size than it says")
     array = np.empty(shape, dtype)
     into, seen = _bytes_of(array), 0
@@ -162,22 +137,3 @@ def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
 def _require(holds: bool, otherwise: str) -> None:
     if not holds:
         raise CorruptFileError(otherwise)
-
-
-def _left(file: BinaryIO) -> int:
-    """How many bytes are to be read yet."""
-    return os.fstat(file.fileno()).st_size - file.tell()
-
-
-def _is_count(number: Any) -> bool:
-    """Whether something out of JSON is a number of things; `true` is not."""
-    return type(number) is int and number >= 0
-
-
-def _tuples(descr: Any) -> Any:
-    """A dtype's description as it was before JSON made lists of its tuples."""
-    if isinstance(descr, str):
-        return descr
-    return [
-        (tuple(name) if isinstance(name, list) else name, _tuples(of), *map(tuple, shape)) for name, of, *shape in descr
-    ]

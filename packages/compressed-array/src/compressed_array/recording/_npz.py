@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy_format
 
+from compressed_array._runtime.headers import describe_dtype
 from compressed_array._runtime.replacing import replacing
-from compressed_array.errors import UnsupportedDtypeError
 
 
 def save_npz(
@@ -25,9 +25,9 @@ def save_npz(
     iter_frames: Callable[[], Iterator[npt.NDArray[Any]]],
 ) -> None:
     """Write fields, and frames if there are any, compressed as `np.savez_compressed` does."""
-    descriptions = {name: described_dtype(array.dtype) for name, array in fields.items()}
+    descriptions = {name: describe_dtype(array.dtype) for name, array in fields.items()}
     if frames is not None:
-        descriptions["frames"] = described_dtype(frames.dtype)
+        descriptions["frames"] = describe_dtype(frames.dtype)
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         if frames is not None:
             with archive.open("frames.npy", "w", force_zip64=True) as entry:
@@ -38,14 +38,6 @@ def save_npz(
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 _write_header(entry, descriptions[name], array.shape)
                 entry.write(np.ascontiguousarray(array).tobytes())
-
-
-def described_dtype(dtype: np.dtype[Any]) -> Any:
-    """Returns a dtype as a .npy file tells it, if it is the same when it is read again."""
-    descr = npy_format.dtype_to_descr(dtype)
-    if npy_format.descr_to_dtype(descr) != dtype:
-        raise UnsupportedDtypeError(f"dtype {dtype} cannot be written down in a file; convert it to one of numpy's own")
-    return descr
 
 
 def _write_header(entry: Any, descr: Any, shape: tuple[int, ...]) -> None:
