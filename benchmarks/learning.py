@@ -1,17 +1,21 @@
 """Learning curves of trainings with SB3's buffers and with ours: the same returns, and the same weights all the way.
 
+    python -m benchmarks.learning
     python -m benchmarks.learning train <DQN or PPO> <game> <stock or compressed> [--steps N] [--seed N] [--every N]
     python -m benchmarks.learning join
 
 `train` is one training on one core, from a seed to its last step. Every so many steps it adds a row to a file: the mean
 return of the last hundred episodes, and a hash of all weights. `join` puts the two trainings of every pair side by side
-in `results/learning.csv` and on each other in `results/learning.png`, and fails if any row of a pair differs.
+in `results/learning.csv` and on each other in `results/learning.png`, and fails if any row of a pair differs. With
+neither, the trainings of `ASKED` are run that are not there yet, the two of a pair at a time, and joined.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import os
+import subprocess
 import sys
 import time
 from hashlib import blake2b
@@ -25,7 +29,8 @@ from benchmarks._streams import CACHE
 
 RUNS = CACHE.parent / "learning"
 KINDS = ("stock", "compressed")
-STEPS, EVERY = 500_000, 5_120
+ASKED = {("PPO", "Pong"): 500_000, ("DQN", "MsPacman"): 100_000}
+EVERY = 5_120
 
 
 class Row(NamedTuple):
@@ -95,9 +100,28 @@ def train(algorithm: str, game: str, kind: str, steps: int, seed: int, every: in
     torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
     model = {"DQN": dqn, "PPO": ppo}[algorithm](kind == "compressed", game, seed)
-    with (folder / f"{algorithm} {game} seed {seed} {kind}.csv").open("w", newline="") as sink:
+    with file_of(folder, algorithm, game, seed, kind).open("w", newline="") as sink:
         csv.writer(sink, lineterminator="\n").writerow(Row._fields)
         model.learn(steps, callback=Log(sink))
+
+
+def train_pair(algorithm: str, game: str, folder: Path) -> None:
+    """Both trainings at a time, each in a process of its own; one that has come to its end is not run again."""
+    steps, running = ASKED[algorithm, game], []
+    for kind in KINDS:
+        file = file_of(folder, algorithm, game, 0, kind)
+        if file.exists() and read(file)[-1].timesteps >= steps:
+            continue
+        arguments = ["--folder", str(folder), "train", algorithm, game, kind, "--steps", str(steps)]
+        command = [sys.executable, "-m", "benchmarks.learning", *arguments]
+        running.append(subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}))
+    codes = [process.wait() for process in running]
+    if any(codes):
+        sys.exit(f"a training of {algorithm} on {game} failed")
+
+
+def file_of(folder: Path, algorithm: str, game: str, seed: int, kind: str) -> Path:
+    return folder / f"{algorithm} {game} seed {seed} {kind}.csv"
 
 
 def held(model: Any) -> int:
@@ -130,9 +154,9 @@ def join(folder: Path, results: Path) -> None:
     for pair in found:
         if differ := pair.differences():
             sys.exit(f"{pair.name}: {len(differ)} rows differ, the first after {differ[0]:,} steps")
-        updates = len({row.weights for row in pair.stock})
-        print(f"{pair.name}: {len(pair.stock)} rows to {pair.stock[-1].timesteps:,} steps, {updates} sets of weights, ")
-        print(f"  all the same; {pair.stock[-1].mean_return:.2f} mean return of the last 100 episodes")
+        last, updates = pair.stock[-1], len({row.weights for row in pair.stock})
+        print(f"{pair.name}: {len(pair.stock)} rows to {last.timesteps:,} steps, the same in both trainings")
+        print(f"  {updates} sets of weights; mean return of the last 100 episodes {last.mean_return:.2f}")
         print(f"  observations: {megabytes(pair)}")
     with (results / "learning.csv").open("w", newline="") as sink:
         rows = csv.writer(sink, lineterminator="\n")
@@ -173,20 +197,23 @@ def draw(found: list[Pair], file: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning")
     parser.add_argument("--folder", type=Path, default=RUNS, help="where rows of single trainings are")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command")
     one = commands.add_parser("train")
     one.add_argument("algorithm", choices=("DQN", "PPO"))
     one.add_argument("game")
     one.add_argument("kind", choices=KINDS)
-    one.add_argument("--steps", type=int, default=STEPS)
+    one.add_argument("--steps", type=int, default=ASKED["PPO", "Pong"])
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--every", type=int, default=EVERY)
     commands.add_parser("join")
     asked = vars(parser.parse_args())
-    if asked.pop("command") == "train":
+    if (command := asked.pop("command")) == "train":
         train(**asked)
-    else:
-        join(asked["folder"], RESULTS)
+        return
+    if command is None:
+        for pair in ASKED:
+            train_pair(*pair, asked["folder"])
+    join(asked["folder"], RESULTS)
 
 
 if __name__ == "__main__":
