@@ -128,9 +128,9 @@ def thread_count() -> int:
     return min(cores, MAX_THREADS)
 
 
-def share_count(rows: int, nbytes: int) -> int:
-    """Among how many threads it pays to share rows of `nbytes` in all."""
-    shares = min(rows, nbytes // MIN_BYTES_PER_THREAD)
+def share_count(rows: int, work: int, least: int = MIN_BYTES_PER_THREAD) -> int:
+    """Among how many threads it pays to share rows that are `work` in all, if a thread has to have `least` of it."""
+    shares = min(rows, work // least)
     return min(shares, thread_count()) if shares > 1 else 1
 
 

@@ -26,6 +26,7 @@ from compressed_array.errors import CodecUnavailableError, CorruptPayloadError
 
 NO_ROW = -1
 _NO_ROWS: Records = np.empty((0, 0), np.uint8)
+WORTH_A_THREAD = 100_000  # nanoseconds; what takes less is done before a thread has come
 SHARES_AT_ONCE = 8  # a thread takes an eighth of its share at a time
 WRITE_KERNELS, READ_KERNELS = "_stores.frames.kernels.write", "_stores.frames.kernels.read"
 CODEBOOK_KERNELS = "_stores.frames.kernels.codebook_functions"
@@ -230,8 +231,8 @@ class NativeEngine:
         second = _NO_ROWS if other_out is None else other_out
         decoded, count = out.nbytes + second.nbytes, len(numbers)
         # Frames come a hundred times as fast where little changes as where zstd packed them, so what counts is how
-        # long the last ones took: half a millisecond for each thread, or it comes too late to be of help.
-        shares = share_count(count, int(decoded * min(self._pace, 1)) // 2)
+        # long the last ones took.
+        shares = share_count(count, int(decoded * min(self._pace, 1)), WORTH_A_THREAD)
         if shares == 1:
             # Made anew for each: a signal's handler may read here as well.
             tables, progress, began = self._reader_tables(layouts), np.zeros(3, np.int64), perf_counter()
