@@ -77,7 +77,8 @@ def check(ring: Ring, windows: Windows, oracle: AllSteps) -> None:
     # As many numbers in a row as there are windows pick each of them once.
     batch = windows.draw(np.arange(len(expected)) + 5 * len(expected))
     assert sorted(batch.numbers[:, 0].tolist()) == sorted(expected)
-    for numbers, is_valid, is_first in zip(*batch, strict=True):
+    assert np.array_equal(batch.positions, ring.positions(batch.numbers))
+    for numbers, is_valid, is_first, _ in zip(*batch, strict=True):
         step, lane, valid = expected[int(numbers[0])]
         assert is_valid.tolist() == [i < valid for i in range(oracle.length)]
         last = valid - 1
@@ -209,7 +210,7 @@ def test_the_state_of_other_windows_is_refused() -> None:
 
 
 def test_a_batch_says_what_it_has() -> None:
-    assert WindowBatch._fields == ("numbers", "is_valid", "is_first")
+    assert WindowBatch._fields == ("numbers", "is_valid", "is_first", "positions")
 
 
 @pytest.mark.parametrize("before", range(9))

@@ -118,14 +118,14 @@ class DensePair:
         flat = positions.reshape(-1)
         after = flat if others is None else others.reshape(-1)
         with self._lock.held():
-            first = self._items.index_select(0, self._first.index_select(0, flat))
+            first = self._taken(self._first.index_select(0, flat))
             second = self._next_items(self._second.index_select(0, after))
         return self._delivered(first, positions), self._delivered(second, positions if others is None else others)
 
     def read_first(self, positions: torch.Tensor) -> torch.Tensor:
         with self._lock.held():
             at = self._first.index_select(0, positions.reshape(-1))
-            return self._delivered(self._items.index_select(0, at), positions)
+            return self._delivered(self._taken(at), positions)
 
     def read_second(self, positions: torch.Tensor) -> torch.Tensor:
         with self._lock.held():
@@ -135,12 +135,15 @@ class DensePair:
     def _next_items(self, at: torch.Tensor) -> torch.Tensor:
         """Returns next observations, of rows or of slots, without asking the device which."""
         if not self._slots_apart:
-            return self._items.index_select(0, at)
+            return self._taken(at)
         usual = self._items.index_select(0, at.clamp(max=self._first_slot - 1))
         if not len(self._slots):
             return usual
         moved = self._slots.index_select(0, (at - self._first_slot).clamp(min=0))
         return torch.where((at >= self._first_slot).reshape(-1, *[1] * len(self.kind.shape)), moved, usual)
+
+    def _taken(self, at: torch.Tensor) -> torch.Tensor:
+        return self._delivery.taken(self._items, at, self.kind)
 
     def _delivered(self, items: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         return self._delivery.tensor(items.view(*positions.shape, *self.kind.shape))

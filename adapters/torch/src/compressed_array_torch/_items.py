@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 import compressed_array as ca
+from compressed_array.sampling import batch_memory
 from compressed_array.torch import DeviceArray
 from compressed_array.usage import KeyUsage, usage_of
 from compressed_array_torch._saving import as_bytes, from_bytes
@@ -69,6 +70,15 @@ class Delivery:
         memory = torch.empty(shape, dtype=torch.from_numpy(np.empty(0, kind.host_dtype)).dtype, pin_memory=True)
         return memory.numpy()
 
+    def taken(self, items: torch.Tensor, at: torch.Tensor, kind: Kind) -> torch.Tensor:
+        """Returns rows of a tensor, those of the host in memory that batches before them were in."""
+        if items.device.type != "cpu":
+            return items.index_select(0, at)
+        shape = (len(at), *kind.shape)
+        memory = self.empty(shape, kind)
+        out = batch_memory(shape, kind.host_dtype) if memory is None else memory
+        return torch.index_select(items, 0, at, out=from_host(out, kind.dtype))
+
     def decoded(self, items: Array, kind: Kind) -> torch.Tensor:
         """Returns items that were decoded into such memory, as a tensor on the device."""
         tensor = from_host(items, kind.dtype)
@@ -103,8 +113,8 @@ class DenseItems:
         self._items[rows.start * self.kind.lanes : rows.stop * self.kind.lanes] = items.to(self._items.device)
 
     def read(self, positions: torch.Tensor) -> torch.Tensor:
-        taken = self._items.index_select(0, positions.reshape(-1)).view(*positions.shape, *self.kind.shape)
-        return self._delivery.tensor(taken)
+        taken = self._delivery.taken(self._items, positions.reshape(-1), self.kind)
+        return self._delivery.tensor(taken.view(*positions.shape, *self.kind.shape))
 
     def clear(self) -> None:
         pass

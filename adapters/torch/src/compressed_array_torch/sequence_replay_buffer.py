@@ -179,7 +179,7 @@ class SequenceReplayBuffer(ReplayBuffer):
 
     def _batch(self, drawn: DrawnWindows) -> SequenceBatch:  # type: ignore[override]  # as above
         windows = drawn.windows
-        positions = torch.from_numpy(self._ring.positions(windows.numbers)).to(self.store_device)
+        positions = torch.from_numpy(windows.positions).to(self.store_device)
         returns: dict[str, torch.Tensor] = {}
         after: Any = None
         if self._has_next:
@@ -192,16 +192,17 @@ class SequenceReplayBuffer(ReplayBuffer):
             observations, last = self._storage.both(positions, positions[:, -1])
         fields = self._storage.fields(positions, without=self._first_only) | returns
         firsts = {name: self._storage.field(name, positions[:, 0]) for name in self._first_only}
-        masks = {"is_valid": windows.is_valid, "is_first": windows.is_first}
-        is_valid, is_first = (torch.from_numpy(mask).to(self.device) for mask in masks.values())
+        is_valid, is_first = (torch.from_numpy(mask).to(self.device) for mask in (windows.is_valid, windows.is_first))
         parts = {"observations": observations, "next_observations": after, **fields}
-        if not windows.is_valid.all():
+        numbers = windows.numbers
+        if self.boundary == "pad" and not windows.is_valid.all():
             padding = ~is_valid
             for part in parts.values():
                 _clear(part, padding)
+            numbers = np.where(windows.is_valid, numbers, -1)
         learning = is_valid.clone()
-        learning[:, : self.burn_in] = False
-        indices = torch.from_numpy(np.where(windows.is_valid, windows.numbers, -1))
+        if self.burn_in:
+            learning[:, : self.burn_in] = False
         extras = {name: parts.pop(name) for name in self._extras if name not in firsts}
         return SequenceBatch(
             **parts,
@@ -210,7 +211,7 @@ class SequenceReplayBuffer(ReplayBuffer):
             is_first=is_first,
             is_valid=is_valid,
             learning_mask=learning,
-            indices=indices,
+            indices=torch.from_numpy(numbers),
         )
 
     def _state(self) -> dict[str, Any]:

@@ -40,6 +40,8 @@ def split(key: Any, grid_ndim: int, ndim: int) -> SplitKey | None:
         return SplitKey((key,), (FULL,) * (ndim - grid_ndim), True, False, False, True, True)
     if type(key) is tuple and len(key) == grid_ndim > 0 and all(_is_integer_array(part) for part in key):
         return SplitKey(key, (FULL,) * (ndim - grid_ndim), False, True, False, True, False)  # a batch of a buffer
+    if grid_ndim == 1 and _is_integer_array(key):  # one of a buffer whose steps lie one behind the other
+        return SplitKey((key,), (FULL,) * (ndim - grid_ndim), False, True, False, True, False)
     parts = [_normal(part) for part in (key if isinstance(key, tuple) else (key,))]
     axes = [_axes(part) for part in parts]
     consumed = sum(axes)

@@ -38,7 +38,12 @@ class OutputPool:
         return lent + sum(block.nbytes for block in self._back.copy())
 
     def lend(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Dense:
-        """A new array, of whatever was there before; plain memory if there is none to lend."""
+        """Returns a new array for a batch, of whatever was there before; plain memory if there is none to lend.
+
+        Args:
+            shape: The shape of the array.
+            dtype: Its dtype.
+        """
         nbytes = prod(shape) * dtype.itemsize
         block = self._block(nbytes) if SMALLEST <= nbytes <= LARGEST else None
         if block is None:

@@ -11,6 +11,7 @@
 [[0, 2, 4]]
 """
 
+from compressed_array._runtime.output_pool import lend as batch_memory
 from compressed_array.sampling._gather import Gather as Gather
 from compressed_array.sampling._gather import Table as Table
 from compressed_array.sampling._n_step import NStep as NStep
@@ -30,6 +31,7 @@ __all__ = [
     "Table",
     "WindowBatch",
     "Windows",
+    "batch_memory",
     "importance_weights",
     "n_step",
     "priorities_of",

@@ -27,6 +27,7 @@ class WindowBatch(NamedTuple):
     numbers: Numbers  # of the steps, as the ring has them; where `is_valid` is False, that of the last valid one
     is_valid: Mask  # whether there is a step
     is_first: Mask  # whether an episode begins with the step
+    positions: Numbers  # where in the buffer the steps are
 
 
 class Known(NamedTuple):
@@ -128,13 +129,15 @@ class Windows:
         """Returns the windows that begin with the steps of these numbers."""
         ring = self.ring
         numbers = ring.following(firsts, self._offsets)
-        flags = self._flags.reshape(-1)[ring.positions(numbers)]
-        is_valid = np.ones(numbers.shape, bool)
+        positions = ring.positions(numbers)
+        flags = self._flags.reshape(-1)[positions]
+        is_valid, is_first = np.ones(numbers.shape, bool), (flags & BEGINS).view(bool)
         if self.boundary == "pad":
             goes_on = (flags[:, 1:] == 0) & (numbers[:, 1:] < ring.steps * ring.lanes)
             np.logical_and.accumulate(goes_on, axis=1, out=is_valid[:, 1:])
             numbers = ring.following(firsts, np.minimum(self._offsets, is_valid.sum(1, keepdims=True) - 1))
-        return WindowBatch(numbers, is_valid, (flags & BEGINS > 0) & is_valid)
+            positions, is_first = ring.positions(numbers), is_first & is_valid
+        return WindowBatch(numbers, is_valid, is_first, positions)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what is known of the steps, in new arrays."""
