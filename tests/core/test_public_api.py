@@ -21,6 +21,7 @@ PUBLIC = [
     "CorruptPayloadError",
     "HeapFullError",
     "LossyWriteError",
+    "TransitionReader",
     "UnknownCodecError",
     "UnsupportedDtypeError",
     "UnsupportedOperationError",

@@ -9,7 +9,9 @@ from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
+from compressed_array.sampling import batch_memory
 from compressed_array.usage import available_memory, size
+from compressed_array_sb3._direct import DirectSampler
 from compressed_array_sb3._mixin import CompressedBuffer
 from compressed_array_sb3.errors import BufferEmptyError, MemoryForecastWarning
 
@@ -30,6 +32,9 @@ class CompressedReplay(CompressedBuffer):
 
     observation_fields: ClassVar[tuple[str, ...]] = ("observations", "next_observations")
     _add_plain: ClassVar[Any]  # what `super().add` is
+    # What makes the arrays that samples are decoded into.
+    _batch_memory: ClassVar[Any] = staticmethod(batch_memory)
+    _direct: DirectSampler | None = None
     _stored_at_half = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -66,6 +71,16 @@ class CompressedReplay(CompressedBuffer):
         raise BufferEmptyError(
             "there is nothing to sample yet: add() transitions first, or raise the algorithm's learning_starts"
         )
+
+    def _get_samples(self, batch_inds: Any, env: Any = None) -> Any:
+        if env is not None or self.is_plain:
+            return super()._get_samples(batch_inds, env=env)
+        direct = self._direct
+        if direct is None or not direct.is_for(self):
+            direct = self._direct = DirectSampler.of(self, self._batch_memory)
+        if direct is None:
+            return super()._get_samples(batch_inds, env=env)
+        return self._converted(direct.samples(batch_inds, self.n_envs))
 
     def reconstruct_obs(self, idx: int, env_idx: int) -> Any:
         """Returns the observation of one step of one environment.

@@ -12,6 +12,7 @@ import torch
 from compressed_array.sampling import PriorityTree
 from compressed_array_sb3 import BufferEmptyError, BufferOptionError
 from compressed_array_sb3.replay import CompressedReplay
+from compressed_array_sbx._memory import lend
 from compressed_array_sbx._prefetch import PrefetchedBatch
 from compressed_array_sbx._sampler import Ints, TransitionSampler
 from compressed_array_sbx._to_jax import to_jax
@@ -33,6 +34,7 @@ class JaxSampling(CompressedReplay):
     rng: np.random.Generator | None = None
     _added = 0  # steps that nobody has counted yet
     _prefetched: PrefetchedBatch | None = None
+    _batch_memory = staticmethod(lend)
 
     def __init__(
         self, *args: Any, alpha: float | None = None, beta: float = 0.4, epsilon: float = 1e-6, **kwargs: Any

@@ -17,6 +17,7 @@ from compressed_array._array.joining import concatenate as concatenate
 from compressed_array._array.pair import read_pair as read_pair
 from compressed_array._array.pair import write_pair as write_pair
 from compressed_array._array.recommend import recommend as recommend
+from compressed_array._array.transitions import TransitionReader as TransitionReader
 from compressed_array._version import __version__ as __version__
 from compressed_array.abc import Codec as Codec
 from compressed_array.dtypes import find_buffer_dtypes as find_buffer_dtypes
@@ -51,6 +52,7 @@ __all__ = [
     "CorruptPayloadError",
     "HeapFullError",
     "LossyWriteError",
+    "TransitionReader",
     "UnknownCodecError",
     "UnsupportedDtypeError",
     "UnsupportedOperationError",

@@ -19,6 +19,7 @@ from compressed_array._runtime.numba_tools import (
     load8,
     load32,
     load64,
+    part,
     prefetch,
     store8,
     store32,
@@ -63,13 +64,9 @@ def copy_row(target: Word, source: Word, nbytes: Word) -> None:
 
 @helper
 def row_at(positions: Word, i: Word, through: Word, width: Word) -> Word:
-    """Returns the row at a position."""
-    position = load64(positions + 8 * i)
-    if width == 4:
-        return load32(through + 4 * np.int64(position))
-    if width == 8:
-        return load64(through + 8 * np.int64(position))
-    return position
+    """Returns the row that numbers of 4 or 8 bytes say for a position."""
+    position = np.int64(load64(positions + 8 * i))
+    return load32(through + 4 * position) if width == 4 else load64(through + 8 * position)
 
 
 @helper
@@ -86,37 +83,82 @@ def copy_flags(positions: Word, count: Word, address: Word, target: Word) -> Non
         store8(target + i, load8(address + np.int64(load64(positions + 8 * i))))
 
 
+@helper
+def last_of(positions: Word, count: Word) -> Word:
+    """Returns the largest position, of which a negative one is larger than any that may be."""
+    last = np.uint64(0)
+    for i in range(count):
+        last = max(last, load64(positions + 8 * i))
+    return last
+
+
+@part
+def copy_rows(positions: Word, count: Word, address: Word, nbytes: Word, target: Word) -> None:
+    """Copies rows at positions that are all there."""
+    if nbytes == 1:
+        copy_flags(positions, count, address, target)
+    elif nbytes == 4:
+        copy_words(positions, count, address, target)
+    else:
+        for i in range(count + AHEAD):
+            if i < count:
+                near = address + np.int64(load64(positions + 8 * i)) * nbytes
+                for at in range(0, nbytes, LINE):
+                    prefetch(near + at)
+            if i >= AHEAD:
+                row = np.int64(load64(positions + 8 * (i - AHEAD)))
+                copy_row(target + (i - AHEAD) * nbytes, address + row * nbytes, nbytes)
+
+
 @jit("boolean(int64, int64, int64, int64[:, ::1], int64[::1])")
 def gather(positions: Word, count: Word, size: Word, tables: Any, targets: Any) -> Word:
     """Copies rows, and returns whether all of them are there."""
     if tables.shape[0] != targets.shape[0]:
         return False
-    last = np.uint64(0)
-    for i in range(count):
-        last = max(last, load64(positions + 8 * i))  # in which a negative one is large
+    last = last_of(positions, count)
     if count > 0 and last >= np.uint64(size):
         return False
     for k in range(tables.shape[0]):
         address, nbytes, rows = tables[k, 0], tables[k, 1], np.uint64(tables[k, 2])
         through, width, target = tables[k, 3], tables[k, 4], targets[k]
-        if width == 0 and last >= rows:
+        if width == 0:
+            if last >= rows:
+                return False
+            copy_rows(positions, count, address, nbytes, target)
+            continue
+        for i in range(count):
+            prefetch(through + width * np.int64(load64(positions + 8 * i)))
+        for i in range(count + AHEAD):
+            if i < count:
+                near = address + np.int64(row_at(positions, i, through, width)) * nbytes
+                for at in range(0, nbytes, LINE):
+                    prefetch(near + at)
+            if i >= AHEAD:
+                row = row_at(positions, i - AHEAD, through, width)
+                if row >= rows:
+                    return False
+                copy_row(target + (i - AHEAD) * nbytes, address + np.int64(row) * nbytes, nbytes)
+    return True
+
+
+@jit("boolean(int64[::1], int64, int64[::1], int64[::1], int64[::1], uint8[::1], uint32[::1], uint32[::1])")
+def gather_rows(
+    positions: Any, size: Word, addresses: Any, nbytes: Any, begins: Any, block: Any, numbers: Any, others: Any
+) -> Word:
+    """Copies rows of tables one behind the other to a block, and of the last two, of numbers, to arrays of their own.
+
+    Returns whether all of them are there, and fit.
+    """
+    count, tables = np.int64(positions.shape[0]), np.int64(nbytes.shape[0])
+    where = np.int64(positions.ctypes.data)
+    if last_of(where, count) >= np.uint64(size) or addresses.shape[0] != tables + 2 or begins.shape[0] != tables:
+        return False
+    if numbers.shape[0] != count or others.shape[0] != count:
+        return False
+    for k in range(tables):
+        if (begins[k] + nbytes[k]) * count > block.shape[0]:
             return False
-        if width == 0 and nbytes == 1:
-            copy_flags(positions, count, address, target)
-        elif width == 0 and nbytes == 4:
-            copy_words(positions, count, address, target)
-        else:
-            if width != 0:
-                for i in range(count):
-                    prefetch(through + width * np.int64(load64(positions + 8 * i)))
-            for i in range(count + AHEAD):
-                if i < count:
-                    near = address + np.int64(row_at(positions, i, through, width)) * nbytes
-                    for at in range(0, nbytes, LINE):
-                        prefetch(near + at)
-                if i >= AHEAD:
-                    row = row_at(positions, i - AHEAD, through, width)
-                    if row >= rows:
-                        return False
-                    copy_row(target + (i - AHEAD) * nbytes, address + np.int64(row) * nbytes, nbytes)
+        copy_rows(where, count, addresses[k], nbytes[k], np.int64(block.ctypes.data) + begins[k] * count)
+    copy_words(where, count, addresses[tables], np.int64(numbers.ctypes.data))
+    copy_words(where, count, addresses[tables + 1], np.int64(others.ctypes.data))
     return True
