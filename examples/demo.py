@@ -1,10 +1,16 @@
 """MsPacman in Stable-Baselines3's replay buffer and in the compressed one, side by side: `nox -s demo`.
 
-Plays the game, fills both with what comes, compares memory, speed and samples, and trains DQN with each.
+    pip install -e "packages/compressed-array[fast]" -e "adapters/sb3[atari,progress]" matplotlib
+    python -m examples.demo
+    python -m examples.demo --smoke    # seconds, and its times say nothing
+
+Plays the game, fills both with what comes, compares memory, speed and samples, and trains DQN with each. It takes a
+minute or two, and fails unless every sample and every weight are the same.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,11 +22,12 @@ import torch
 from stable_baselines3 import DQN
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+from tqdm import tqdm
 
 from compressed_array_sb3 import CompressedReplayBuffer
 from compressed_array_sb3.training_utils.atari import make_env
 
-GAME, ENVS, TRANSITIONS, TRAINED = "MsPacmanNoFrameskip-v4", 4, 8_000, 2_000
+GAME, ENVS = "MsPacmanNoFrameskip-v4", 4
 CLASSES: dict[str, type[ReplayBuffer]] = {
     "Stable-Baselines3": ReplayBuffer,
     "compressed": CompressedReplayBuffer,
@@ -48,30 +55,28 @@ def timed(times: list[float], work: Callable[..., Any], *args: Any) -> Any:
     return result
 
 
-def fill() -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+def fill(transitions: int) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     """Both buffers with the same stream, and what they cost."""
     env = make_env(GAME, ENVS, vec_env_cls=DummyVecEnv, seed=0)
     buffers: dict[str, Any] = {
-        name: cls(TRANSITIONS, env.observation_space, env.action_space, "cpu", n_envs=ENVS)
+        name: cls(transitions, env.observation_space, env.action_space, "cpu", n_envs=ENVS)
         for name, cls in CLASSES.items()
     }
     adds: dict[str, list[float]] = {name: [] for name in buffers}
     steps = play(env)
     # Twice around the ring in turns, so that a busy moment falls on both; only the second time counts.
-    for number in range(2 * TRANSITIONS // ENVS):
+    for number in tqdm(range(2 * transitions // ENVS), "steps", disable=None):
         step = next(steps)
         # Who comes second finds the observations in the cache, so they take turns at that, too.
         for name in list(buffers)[:: 1 if number % 2 else -1]:
             timed(adds[name], buffers[name].add, *step)
-        if number % 500 == 499:
-            print(f"  {(number + 1) * ENVS:,} transitions played", flush=True)
     env.close()
     stock = buffers["Stable-Baselines3"]
     held = {
         "Stable-Baselines3": stock.observations.nbytes + stock.next_observations.nbytes,
         "compressed": buffers["compressed"].memory_usage().stored,
     }
-    second = TRANSITIONS // ENVS
+    second = transitions // ENVS
     costs = {name: {"MB": held[name] / 1e6, "add": median(adds[name][second:])} for name in buffers}
     return buffers, costs
 
@@ -92,7 +97,7 @@ def sample(buffers: dict[str, Any], costs: dict[str, dict[str, float]]) -> None:
             costs[name][f"sample {batch}"] = median(times[name][rounds // 10 :])
 
 
-def draw(costs: dict[str, dict[str, float]]) -> None:
+def draw(costs: dict[str, dict[str, float]], transitions: int) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -104,11 +109,11 @@ def draw(costs: dict[str, dict[str, float]]) -> None:
         ax.bar_label(bars, fmt="{:,.1f}" if measure == "MB" else "{:,.0f}")
         ax.set_title("observations held, MB" if measure == "MB" else f"{measure}, us")
         ax.margins(y=0.15)
-    fig.suptitle(f"MsPacman, {TRANSITIONS:,} transitions of {ENVS} environments")
+    fig.suptitle(f"MsPacman, {transitions:,} transitions of {ENVS} environments")
     fig.savefig(PICTURE, dpi=110)
 
 
-def train(cls: type[ReplayBuffer]) -> dict[str, torch.Tensor]:
+def train(cls: type[ReplayBuffer], steps: int) -> dict[str, torch.Tensor]:
     """The weights of a short training."""
     env = make_env(GAME, 1, seed=1)
     model = DQN(
@@ -121,17 +126,20 @@ def train(cls: type[ReplayBuffer]) -> dict[str, torch.Tensor]:
         seed=0,
         device="cpu",
     )
-    model.learn(TRAINED)
+    model.learn(steps, progress_bar=True)
     env.close()
     weights: dict[str, torch.Tensor] = model.policy.state_dict()
     return weights
 
 
 def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--smoke", action="store_true", help="a short run")
+    transitions, trained = (400, 240) if options.parse_args().smoke else (8_000, 2_000)
     print(f"Playing {GAME} with {ENVS} environments, the last four frames each …", flush=True)
-    buffers, costs = fill()
+    buffers, costs = fill(transitions)
     sample(buffers, costs)
-    print(f"\n{TRANSITIONS:,} transitions{'held':>17}{'add 4':>12}{'sample 32':>14}{'sample 256':>14}")
+    print(f"\n{transitions:,} transitions{'held':>17}{'add 4':>12}{'sample 32':>14}{'sample 256':>14}")
     for name, cost in costs.items():
         times = f"{cost['add']:9.0f} us{cost['sample 32']:11.0f} us{cost['sample 256']:11.0f} us"
         print(f"{name:20}{cost['MB']:10.1f} MB{times}")
@@ -139,15 +147,15 @@ def main() -> None:
     ratios = (f"{ours[measure] / stock[measure]:.2f}x" for measure in ("add", "sample 32", "sample 256"))
     print("{:31.2f} %{:>12}{:>14}{:>14}".format(100 * ours["MB"] / stock["MB"], *ratios))
     print("Every sample was equal, bit for bit.\n")
-    print(repr(buffers["compressed"]))
-    draw(costs)
-    print(f"\nThe picture is in {PICTURE}.")
-    print(f"\nTraining DQN for {TRAINED:,} steps with each …", flush=True)
-    stock_weights, our_weights = (train(cls) for cls in CLASSES.values())
+    draw(costs, transitions)
+    print(f"The picture is in {PICTURE}.")
+    print(f"\nTraining DQN for {trained:,} steps with each …", flush=True)
+    stock_weights, our_weights = (train(cls, trained) for cls in CLASSES.values())
     same = all(torch.equal(stock_weights[name], our_weights[name]) for name in stock_weights)
     count = sum(weight.numel() for weight in stock_weights.values())
     print(f"The {count:,} weights are {'identical' if same else 'DIFFERENT'}.")
     assert same
+    print(repr(buffers["compressed"]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Plays MsPacman, records it compressed, writes the first game as a GIF, and compares the memory with raw frames.
 
-    pip install -e "packages/compressed-array[fast,video]" -e "adapters/sb3[atari]"
+    pip install -e "packages/compressed-array[fast,video]" -e "adapters/sb3[atari,progress]"
     python -m examples.record_episode
     python -m examples.record_episode --smoke    # some seconds
 
@@ -16,6 +16,7 @@ from pathlib import Path
 import ale_py
 import gymnasium
 import numpy as np
+from tqdm import tqdm
 
 from compressed_array import recording
 from compressed_array.recording import CompressedRecordBuffer
@@ -29,7 +30,7 @@ def play(game: CompressedRecordBuffer, steps: int, seed: int) -> tuple[list[np.n
     env.action_space.seed(seed)
     env.reset(seed=seed)
     pictures, start = [], time.perf_counter()
-    for _ in range(steps):
+    for _ in tqdm(range(steps), "steps", disable=None):
         pictures.append(env.render())
         *_, terminated, truncated, _ = env.step(env.action_space.sample())
         if terminated or truncated:

@@ -1,7 +1,8 @@
 """DQN on an Atari game in a loop of one's own, with prioritized replay and returns over three steps.
 
-    pip install -e "packages/compressed-array[fast]" -e adapters/torch gymnasium ale-py opencv-python-headless
+    pip install -e "packages/compressed-array[fast]" -e adapters/torch tqdm gymnasium ale-py opencv-python-headless
     python -m examples.torch_dqn_atari --game RoadRunner
+    python -m examples.torch_dqn_atari --smoke    # seconds, and learns nothing
 
 Two minutes on a CPU. It fails unless the buffer holds the game in 3 % of the memory of plain arrays, gives back what
 was put in bit by bit, with the right returns over three steps, and DQN makes twice the points of random play. The last
@@ -23,6 +24,7 @@ import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from torch import nn
+from tqdm import tqdm
 
 from compressed_array_torch import Field, PrioritizedReplayBatch, PrioritizedReplayBuffer
 
@@ -148,7 +150,7 @@ def main() -> None:
     kept: deque[tuple[int, Step]] = deque(maxlen=KEPT)
     points = np.zeros(rounds)
     obs, _ = envs.reset(seed=given.seed)
-    for number in range(rounds):
+    for number in tqdm(range(rounds), "steps", disable=None):
         epsilon = max(0.05, 1.0 - 2.0 * max(0, number - warmup) / rounds)
         action = rng.integers(actions, size=ENVS)
         if number >= warmup:
@@ -169,7 +171,7 @@ def main() -> None:
             target.load_state_dict(q.state_dict())
         if number % (rounds // 10) == rounds // 10 - 1:
             lately = 1_000 * points[: number + 1][-rounds // 10 :].mean()
-            print(f"{(number + 1) * ENVS:8,} steps, epsilon {epsilon:.2f}, {lately:6,.0f} points in 1,000", flush=True)
+            tqdm.write(f"{(number + 1) * ENVS:8,} steps, epsilon {epsilon:.2f}, {lately:6,.0f} points in 1,000")
     envs.close()
 
     checked = sum(check(buffer.get(BATCH).to("cpu"), dict(kept)) for _ in range(40))

@@ -1,8 +1,9 @@
 """What a buffer for DreamerV3 takes: images, and latents thrice as large that are written back after training.
 
-    pip install -e "packages/compressed-array[fast]" -e adapters/torch
+    pip install -e "packages/compressed-array[fast]" -e adapters/torch tqdm
     pip install gymnasium ale-py opencv-python-headless    # if the images are to be of a game
     python -m examples.torch_dreamer_storage
+    python -m examples.torch_dreamer_storage --smoke    # seconds, with a smaller recurrent state
 
 A minute on a CPU, and nothing is learnt: a world model with random weights plays DreamerV3's part. Its latents are
 computed in bfloat16 and kept as float32, half of whose bits are then zero, and as one-hot floats, nearly all of which
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from compressed_array_torch import Field, SequenceReplayBuffer
 
@@ -149,7 +151,7 @@ def main() -> None:
     games = [(atari if has_game else scene)(given.seed + i) for i in range(ENVS)]
     latents = torch.zeros(ENVS, deter), torch.zeros(ENVS, *STOCH)
     is_first = torch.ones(ENVS, dtype=torch.bool)
-    for number in range(rounds):
+    for number in tqdm(range(rounds), "playing", disable=None):
         obs, action, reward, terminated, truncated, next_obs = map(np.array, zip(*map(next, games), strict=True))
         images = torch.from_numpy(obs)
         latents = model.step(images, latents, is_first)
@@ -173,7 +175,7 @@ def main() -> None:
     assert shares["stoch"] <= 0.03
 
     written = 0
-    for _ in range(batches):
+    for _ in tqdm(range(batches), "writing back", disable=None):
         batch = buffer.get(BATCH)
         check(batch, dense)
         model.change()

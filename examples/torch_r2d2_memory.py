@@ -1,7 +1,8 @@
 """A recurrent DQN after R2D2 finds its way through a maze that only shows at the start which way to turn at the end.
 
-    pip install -e "packages/compressed-array[fast]" -e adapters/torch
+    pip install -e "packages/compressed-array[fast]" -e adapters/torch tqdm
     python -m examples.torch_r2d2_memory
+    python -m examples.torch_r2d2_memory --smoke    # seconds, and learns nothing
 
 Half a minute on a CPU. It fails unless nine of ten turns are right, where without a memory half of them are at best.
 The buffer draws windows out of episodes, each with the recurrent state to begin with, and takes better states back.
@@ -14,6 +15,7 @@ import argparse
 import numpy as np
 import torch
 from torch import nn
+from tqdm import tqdm
 
 from compressed_array_torch import Field, SequenceReplayBuffer
 
@@ -173,7 +175,7 @@ def main() -> None:
     obs, hidden = mazes.observe(), torch.zeros(ENVS, HIDDEN)
     epsilon = 0.4 ** (1 + 7 * np.arange(ENVS) / (ENVS - 1))  # from curious to greedy, as R2D2 has its actors
     warmup, refreshed = rounds // 20, 0
-    for number in range(rounds):
+    for number in tqdm(range(rounds), "steps", disable=None):
         with torch.no_grad():
             values, states = q(torch.from_numpy(obs)[:, None], hidden)
         is_random = (rng.random(ENVS) < epsilon) | (number < warmup)
@@ -186,7 +188,7 @@ def main() -> None:
             refreshed += learn(q, target, optimizer, buffer)
         if number % (rounds // 10) == 0:
             rate = success(q, 200, seed=given.seed + 1, has_memory=True)
-            print(f"{number * ENVS:7,} steps, {rate:4.0%} right, {refreshed:,} states written back", flush=True)
+            tqdm.write(f"{number * ENVS:7,} steps, {rate:4.0%} right, {refreshed:,} states written back")
 
     if not given.smoke:
         with_memory, without = (success(q, 500, given.seed + 2, has_memory=has) for has in (True, False))

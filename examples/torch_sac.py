@@ -1,7 +1,8 @@
 """SAC swings a pendulum up: continuous actions, plain vectors as observations, and a limit of time that is no end.
 
-    pip install -e "packages/compressed-array[fast]" -e adapters/torch gymnasium
+    pip install -e "packages/compressed-array[fast]" -e adapters/torch gymnasium tqdm
     python -m examples.torch_sac
+    python -m examples.torch_sac --smoke    # seconds, and learns nothing
 
 Half a minute on a CPU. It fails unless the pendulum ends up much better off than with random actions. Observations
 of a few floats stay as they are (`codec="auto"` sees to that); a next observation that is the next step's observation
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.distributions import Normal
+from tqdm import tqdm
 
 from compressed_array_torch import Field, ReplayBatch, ReplayBuffer
 
@@ -149,7 +151,7 @@ def main() -> None:
 
     obs, _ = env.reset(seed=given.seed)
     added: list[tuple[Any, ...]] = []
-    for step in range(steps):
+    for step in tqdm(range(steps), "steps", disable=None):
         if step < warmup:
             action = env.action_space.sample() / scale
         else:
@@ -167,7 +169,7 @@ def main() -> None:
                 agent.log_alpha.exp().item(),
                 np.mean([reward for _, _, reward, *_ in added[-steps // 10 :]]),
             )
-            print(f"{step + 1:6,} steps, alpha {alpha:.3f}, {lately:6.2f} a step", flush=True)
+            tqdm.write(f"{step + 1:6,} steps, alpha {alpha:.3f}, {lately:6.2f} a step")
 
     assert len(buffer) == steps
     check(buffer.get(BATCH), added)

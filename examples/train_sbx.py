@@ -1,7 +1,8 @@
 """SBX with compressed buffers: SAC on a pendulum, and DQN on images of Pong, with what their buffers hold at the end.
 
+    pip install -e "packages/compressed-array[fast]" -e "adapters/sb3[atari,progress]" -e adapters/sbx
     python -m examples.train_sbx
-    python -m examples.train_sbx --smoke   # to see that it runs
+    python -m examples.train_sbx --smoke    # half a minute, most of which is JAX compiling
 
 The pendulum's three numbers are left in a plain array. The images are four frames each, of which only what changes is
 kept, and once: it asserts that they take less than a tenth of what SBX would hold.
@@ -32,7 +33,7 @@ def pendulum(steps: int) -> tuple[float, MemoryUsage]:
         replay_buffer_class=CompressedReplayBuffer,
         seed=0,
     )
-    model.learn(steps)
+    model.learn(steps, progress_bar=True)
     reward, _ = evaluate_policy(model, model.get_env(), n_eval_episodes=5)
     return float(reward), model.replay_buffer.memory_usage()
 
@@ -49,7 +50,7 @@ def pong(steps: int) -> MemoryUsage:
         replay_buffer_class=CompressedReplayBuffer,
         seed=0,
     )
-    model.learn(steps)
+    model.learn(steps, progress_bar=True)
     env.close()
     return model.replay_buffer.memory_usage()
 

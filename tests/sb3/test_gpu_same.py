@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -213,13 +210,6 @@ def test_bad_options_are_named() -> None:
     buffer, obs = GpuReplayBuffer(10, SPACES["stacked"], ACTIONS, n_envs=2), np.zeros((3, 4, 36, 36), np.uint8)
     with pytest.raises(cab.ObservationError, match="2 environment"):
         buffer.add(obs, obs, np.zeros(2), np.zeros(2), np.zeros(2), [{}] * 2)
-
-
-def test_the_example_trains() -> None:
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "examples.train_gpu_replay", "--device", "auto", "--steps", "200"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    assert "smaller, delta)" in done.stdout
 
 
 # The usage section of sb3-extra-buffers' page on GPU buffers, as it stands there.
