@@ -6,7 +6,7 @@
 A game is played at random by four environments behind SB3's wrappers: 20,000 transitions with stacks of four frames.
 What a buffer of each codec says that it holds is a row of `results/atari.csv`. Random transitions and ends of episodes
 are read again and compared. Games that have a row are not played again unless they are named. In the end
-`results/atari.png` is drawn, and the median and the worst games are printed.
+`results/atari.png` is drawn, and the median and the worst games are printed and kept in `results/atari_summary.csv`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ale_py import roms
 from benchmarks._contenders import BUFFER
 from benchmarks._measure import Filled, check, held_of
 from benchmarks._recordings import atari, record_to
-from benchmarks._report import RESULTS, child
+from benchmarks._report import RESULTS, Figure, child, figures, write_csv
 from benchmarks._streams import Stream
 
 STACK, STEPS = 4, 5_000
@@ -38,6 +38,7 @@ FILE = RESULTS / "atari.csv"
 # SB3's wrappers want NOOP as the first action; without it among the actions of a game, it is played with all of them.
 NO_NOOP = ("Backgammon", "VideoCheckers")
 FIELDS = ("game", "transitions", "episodes", "changed", "new", *(f"{c} {of}" for of in ("bytes", "%") for c in CODECS))
+ALL = "all games"
 Row = dict[str, Any]
 
 
@@ -115,6 +116,11 @@ def summary(rows: list[Row]) -> None:
         worst = max(range(len(rows)), key=shares.__getitem__)
         line = f"{codec:12}{statistics.median(shares):9.2f}{statistics.median(sizes):10.0f}{min(shares):8.2f}"
         print(f"{line}{shares[worst]:9.2f}{sizes[worst]:9.0f}  {rows[worst]['game']}")
+        for name, choose in (("median", statistics.median), ("best", min), ("worst", max)):
+            figures.append(Figure(ALL, codec, f"{name} of games, held of SB3's", choose(shares), "%"))
+            figures.append(Figure(ALL, codec, f"{name} of games, a transition", choose(sizes), "B"))
+    figures.append(Figure(ALL, "all", "games", len(rows), ""))
+    write_csv(RESULTS / "atari_summary.csv")
     print("\nthe ten that auto holds worst, % of SB3's; changed: pixels a step, %; new: frames not seen before, %")
     print(f"{'':18}{''.join(f'{codec:>12}' for codec in CODECS)}{'changed':>10}{'new':>8}{'episodes':>10}")
     for row in sorted(rows, key=lambda row: -float(row["auto %"]))[:10]:

@@ -8,6 +8,7 @@
 return of the last hundred episodes, and a hash of all weights. `join` puts the two trainings of every pair side by side
 in `results/learning.csv` and on each other in `results/learning.png`, and fails if any row of a pair differs. With
 neither, the trainings of `ASKED` are run that are not there yet, the two of a pair at a time, and joined.
+`results/learning_summary.csv` has where they came to.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._report import RESULTS
 from benchmarks._streams import CACHE
 
 RUNS = CACHE.parent / "learning"
@@ -147,7 +147,7 @@ def pairs(folder: Path) -> list[Pair]:
     return sorted(found, key=lambda pair: -pair.stock[-1].timesteps)
 
 
-def join(folder: Path, results: Path) -> None:
+def join(folder: Path) -> None:
     found = pairs(folder)
     if not found:
         sys.exit(f"no pair of trainings in {folder}")
@@ -158,14 +158,24 @@ def join(folder: Path, results: Path) -> None:
         print(f"{pair.name}: {len(pair.stock)} rows to {last.timesteps:,} steps, the same in both trainings")
         print(f"  {updates} sets of weights; mean return of the last 100 episodes {last.mean_return:.2f}")
         print(f"  observations: {megabytes(pair)}")
-    with (results / "learning.csv").open("w", newline="") as sink:
+
+    from benchmarks._report import RESULTS, Figure, figures, write_csv
+
+    with (RESULTS / "learning.csv").open("w", newline="") as sink:
         rows = csv.writer(sink, lineterminator="\n")
         rows.writerow(("training", "timesteps", *(f"{field} {kind}" for field in Row._fields[1:] for kind in KINDS)))
         for pair in found:
             for stock, ours in zip(pair.stock, pair.compressed, strict=True):
                 sides = (side for both in zip(stock[1:], ours[1:], strict=True) for side in both)
                 rows.writerow((pair.name, stock.timesteps, *sides))
-    draw(found, results / "learning.png")
+    for pair in found:
+        last = pair.stock[-1]
+        same = {"steps": last.timesteps, "rows": len(pair.stock), "mean return": last.mean_return}
+        figures.extend(Figure(pair.name, "both", measure, value, "") for measure, value in same.items())
+        for kind, run in zip(KINDS, pair[1:], strict=True):
+            figures.append(Figure(pair.name, kind, "observations", max(row.held for row in run) / 1e6, "MB"))
+    write_csv(RESULTS / "learning_summary.csv")
+    draw(found, RESULTS / "learning.png")
 
 
 def megabytes(pair: Pair) -> str:
@@ -213,7 +223,7 @@ def main() -> None:
     if command is None:
         for pair in ASKED:
             train_pair(*pair, asked["folder"])
-    join(asked["folder"], RESULTS)
+    join(asked["folder"])
 
 
 if __name__ == "__main__":
