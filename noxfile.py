@@ -5,7 +5,10 @@ Each environment installs only what its session needs, so that an import which i
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import shlex
 import shutil
 import tempfile
 from pathlib import Path
@@ -32,7 +35,7 @@ NEIGHBOURS = ("h5py", "numcodecs", "opencv-python-headless", "pandas", "pyarrow"
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core-min": (("tests/core", "tests/examples"), ("-e", f"{CORE}[testing]")),
     "core": (
-        ("tests/core", "tests/examples"),
+        ("tests/core", "tests/docs", "tests/examples"),
         ("-e", f"{CORE}[cli,fast,testing,video]", "numcodecs", "gymnasium", "ml_dtypes"),
     ),
     "device": (("tests/device", "tests/neighbours"), ("-e", f"{CORE}[fast,testing,torch]", *NEIGHBOURS)),
@@ -41,8 +44,8 @@ TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tests/sb3", "tests/torch/test_torch_examples.py"),
         ("-e", f"{CORE}[cli,fast,testing,video]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH),
     ),
-    "sbx": (("tests/sbx",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari]", "-e", SBX)),
-    "torch": (("tests/torch",), ("-e", f"{CORE}[fast,testing]", "-e", f"{TORCH}[torchrl]")),
+    "sbx": (("tests/sbx",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,progress]", "-e", SBX)),
+    "torch": (("tests/torch",), ("-e", f"{CORE}[fast,testing]", "-e", f"{TORCH}[torchrl]", "tqdm")),
 }
 
 # What `build` runs with each package once it is installed: the smallest thing that proves it works.
@@ -154,10 +157,49 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """The pages, with every warning an error, in docs/_build/html; with `-- linkcheck` links to other sites as well.
+
+    The code on the pages is run by `tests`. Nothing is fetched but by `linkcheck`, which needs a network.
+    """
+    adapters = ("-e", f"{SB3}[atari,contrib,progress]", "-e", SBX, "-e", f"{TORCH}[torchrl]")
+    tools = ("sphinx", "furo", "myst-parser", "sphinx-copybutton")
+    install(session, *tools, "-e", f"{CORE}[cli,fast,testing,torch,video]", *adapters)
+    site = "docs/_build/html"
+    sphinx = ("python", "-m", "sphinx", "-W", "--keep-going", "-E", "-q", "-d", "docs/_build/doctrees")
+    session.run(*sphinx, "-b", "html", "docs", site)
+    session.run("python", "docs/_tools/check_site.py", site)
+    if "linkcheck" in session.posargs:
+        session.run(*sphinx, "-b", "linkcheck", "docs", "docs/_build/linkcheck")
+    else:
+        session.log(
+            "links to other sites were not followed: `nox -s docs -- linkcheck` does that, where there is a network"
+        )
+
+
+@nox.session(default=False)
 def demo(session: nox.Session) -> None:
     """MsPacman in a stock buffer and in a compressed one: memory, speed, and the weights that DQN learns from each."""
-    install(session, "-e", f"{CORE}[fast]", "-e", f"{SB3}[atari]", "matplotlib")
+    install(session, "-e", f"{CORE}[fast]", "-e", f"{SB3}[atari,progress]", "matplotlib")
     session.run("python", "-m", "examples.demo")
+
+
+def needs_of(example: Path) -> list[str]:
+    """What the docstring of an example says to install."""
+    lines = re.findall(r"^ +pip install (.+)$", ast.get_docstring(ast.parse(example.read_text())) or "", re.MULTILINE)
+    return [word for line in lines for word in shlex.split(line, comments=True)]
+
+
+@nox.session(default=False)
+def examples(session: nox.Session) -> None:
+    """The examples named after `--`, or all of them, as short runs; what their docstrings ask for is installed."""
+    every = {file.stem: file for file in sorted(ROOT.glob("examples/[!_]*.py"))}
+    names = session.posargs or list(every)
+    install(session, *(word for name in names for word in needs_of(every[name])))
+    # What they write, models and videos, is left there.
+    with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
+        for name in names:
+            session.run("python", str(every[name]), "--smoke", env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session(default=False)
