@@ -1,8 +1,7 @@
-"""The code in the document runs, the example says what it claims, and the names are those that are promised."""
+"""The code in the documents runs, the example says what it claims, and the names are those that are promised."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,23 +10,22 @@ import pytest
 
 import compressed_array_sb3 as cab
 import compressed_array_sbx as cax
+from document_helpers.code_blocks import ROOT, document_id, documents_of, run_blocks
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "adapters/sbx/README.md").read_text(), re.DOTALL)
+DOCUMENTS = documents_of("sbx")
 # What SBX imports warns of things that JAX is about to take back.
 QUIET = ("-W", "error", "-W", "ignore::DeprecationWarning")
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_the_code_in_the_document_runs(block: str, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, *QUIET, "-c", block], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("document", DOCUMENTS, ids=document_id)
+def test_the_code_in_the_documents_runs(document: Path, tmp_path: Path) -> None:
+    run_blocks(document, "sbx", tmp_path, options=QUIET)
 
 
 def test_there_is_code() -> None:
-    assert len(BLOCKS) == 2
+    assert "adapters/sbx/README.md" in {document_id(document) for document in DOCUMENTS}
 
 
 @pytest.mark.slow

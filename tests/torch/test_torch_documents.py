@@ -1,29 +1,22 @@
-"""The code in the adapter's README runs."""
+"""The code in the documents that uses the adapter runs."""
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from document_helpers.code_blocks import document_id, documents_of, run_blocks
+
 pytestmark = pytest.mark.long
 
-README = Path(__file__).parents[2] / "adapters" / "torch" / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+DOCUMENTS = documents_of("torch")
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.strip().splitlines()[-1].strip()[:40])
-def test_a_block_runs(block: str, tmp_path: Path) -> None:
-    if "torchrl" in block:
-        pytest.importorskip("torchrl")
-    program = tmp_path / "program.py"  # a file, which processes that are spawned import
-    program.write_text(block)
-    done = subprocess.run([sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("document", DOCUMENTS, ids=document_id)
+def test_the_code_in_the_documents_runs(document: Path, tmp_path: Path) -> None:
+    run_blocks(document, "torch", tmp_path, options=())
 
 
-def test_there_are_blocks() -> None:
-    assert len(BLOCKS) >= 2
+def test_there_is_code() -> None:
+    assert "adapters/torch/README.md" in {document_id(document) for document in DOCUMENTS}
