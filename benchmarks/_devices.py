@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks._contenders import REFERENCE
 from benchmarks._measure import READ_ROUNDS, READS, WRITE_ROUNDS, WRITES, Filled, in_turns
+from benchmarks._ours import Small
 from benchmarks._peers import sb3_arguments
 from benchmarks._recordings import stream as open_stream
 from benchmarks._streams import Stream
@@ -28,7 +29,8 @@ from benchmarks._streams import Stream
 GAME = "MsPacman"
 GPU = "GpuReplayBuffer "
 HOST = "CompressedReplayBuffer delta"
-CONTENDERS = [REFERENCE, HOST, *(GPU + codec for codec in ("none", "delta", "rle", "zstd-3"))]
+RUNS = "extra-buffers rle"
+CONTENDERS = [REFERENCE, HOST, *(GPU + codec for codec in ("none", "delta", "rle", "zstd-3")), RUNS]
 
 
 class Kernels(TorchDispatchMode):
@@ -66,9 +68,49 @@ class OnDevice:
             self.worst = max(self.worst, sum(heap.nbytes for heap in heaps) / (1.5 * live + segments))
 
 
+class Runs:
+    """What sb3-extra-buffers has for a device: functions for run lengths in raw memory, and no buffer around them.
+
+    Its default dtypes can be written and not read: torch does not promote uint16. It counts places in bytes and takes
+    them for numbers of elements, so that only two dtypes of one size do not overwrite each other; int32 is the smallest
+    that torch repeats by. What it counts is said to be stored; it spans four times that. So it is a short ring.
+    """
+
+    rows, dtypes = 500, (torch.int32, torch.int32)
+
+    def __init__(self, stream: Stream) -> None:
+        from sb3_extra_buffers.gpu_buffers.compression_methods import compression_methods
+        from sb3_extra_buffers.gpu_buffers.raw_buffer import RawBuffer
+
+        self.codec = compression_methods.COMPRESSION_METHOD_MAP["rle"]
+        self.item_shape, self.small = stream.item_shape, Small(stream, self.rows)
+        # Room for twice as many: it gives memory out again without asking whether it is in use.
+        size = 2 * self.rows * stream.envs * int(np.prod(self.item_shape)) * 4
+        self.memory = RawBuffer(4 * size)
+        self.memory.size = size
+        self.places: list[list[tuple[int, int, int]]] = [[] for _ in range(self.rows)]
+
+    def add(self, step: Any) -> None:
+        flat = torch.from_numpy(np.ascontiguousarray(step.obs)).flatten(1)
+        self.places[self.small.pos] = [self.codec.compress(item, self.memory, *self.dtypes) for item in flat]
+        self.small.add(step)
+
+    def read(self, rows: Any, envs: Any) -> torch.Tensor:
+        size = {"size": int(np.prod(self.item_shape))}
+        places = [self.places[row % self.rows][env] for row, env in zip(rows, envs, strict=True)]
+        items = [self.codec.decompress(self.memory, *place, *self.dtypes, size) for place in places]
+        return torch.stack(items).to(torch.uint8).view(-1, *self.item_shape)
+
+
 def make(contender: str, stream: Stream) -> tuple[Any, Callable[[Any, Any], Any], dict[str, Any]]:
     """A full buffer, what reads its observations, and what is known about it."""
     rows = stream.steps
+    if contender == RUNS:
+        filled = Filled.__new__(Filled)
+        filled.memory, filled.steps = Runs(stream), stream.play()
+        for step in islice(filled.steps, Runs.rows):
+            filled.memory.add(step)
+        return filled, filled.memory.read, {"stored": filled.memory.memory.ptr * rows / Runs.rows}
     if not contender.startswith(GPU):
         filled = Filled(contender, stream, rows)
         buffer = filled.memory.buffer
@@ -108,8 +150,9 @@ def speed(contender: str) -> dict[str, Any]:
     def gather(rows: Any, envs: Any) -> torch.Tensor:
         return dense[torch.from_numpy(rows), torch.from_numpy(envs)]
 
-    if contender.startswith(GPU):  # what was read is what was added
-        rows, envs = rng.integers(1, stream.steps // 2, 300) + stream.steps // 2 - 1, rng.integers(0, stream.envs, 300)
+    if contender.startswith(GPU) or contender == RUNS:  # what was read is what was added
+        first, end = (0, Runs.rows) if contender == RUNS else (stream.steps // 2, stream.steps - 1)
+        rows, envs = rng.integers(first, end, 300), rng.integers(0, stream.envs, 300)
         for got, row, env in zip(read(rows, envs).numpy(), rows, envs, strict=True):
             assert np.array_equal(got, stream.at(row, env)[0]), f"another observation at {row}, {env}"
     found["write"] = in_turns(filled.write, theirs.write, WRITE_ROUNDS)
