@@ -64,9 +64,13 @@ class DirectSampler:
 
     def samples(self, rows: Array, envs: int) -> ReplayBufferSamples:
         """Returns what SB3's `_get_samples` does for these rows."""
-        positions = rows
-        if envs > 1:  # of one, numpy draws nothing
-            positions = rows * envs + np.random.randint(0, high=envs, size=(len(rows),))  # noqa: NPY002 - as SB3 draws
+        if envs == 1:  # of which numpy draws nothing
+            return self.samples_at(rows)
+        drawn = np.random.randint(0, high=envs, size=(len(rows),))  # noqa: NPY002 - as SB3 draws
+        return self.samples_at(rows * envs + drawn)
+
+    def samples_at(self, positions: Array) -> ReplayBufferSamples:
+        """Returns transitions, of which those of a row's environments are one after the other."""
         obs, after, (actions, rewards, dones, timeouts) = self._reader.read(positions)
         dones = dones * (1 - timeouts)
         return ReplayBufferSamples(*map(torch.from_numpy, (obs, actions, after, dones, rewards)))

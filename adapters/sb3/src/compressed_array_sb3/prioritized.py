@@ -140,11 +140,8 @@ class PrioritizedReplay(CompressedReplay):
         if not self.size():
             super().sample(batch_size, env=env)  # which says so
         places = self._draw(batch_size)
-        rows, envs = self._rows(places)
-        if self._fields is None:  # not before: a subclass may have some of its own
-            self._fields = per_step_fields(self)
-        twin = twin_in_envs(self, self._fields, envs, _pairs=self._pairs, to_torch=self._taking_over())
-        samples = twin._get_samples(rows, env=env)
+        direct = self._direct_sampler(env)
+        samples = self._samples_at(places, env) if direct is None else self._converted(direct.samples_at(places))
         weights = importance_weights(self._tree, places, self.current_beta)
         column = torch.from_numpy(weights[:, None]).to(self.device)
         numbers = self._ring.number_at(places)
@@ -188,6 +185,14 @@ class PrioritizedReplay(CompressedReplay):
             return self._tree.draw(np.random.random(batch_size))  # noqa: NPY002 - what SB3 draws from
         rows = np.random.randint(0, self.size(), size=batch_size)  # noqa: NPY002 - likewise
         return rows * self.n_envs + np.random.randint(0, self.n_envs, size=batch_size)  # noqa: NPY002 - likewise
+
+    def _samples_at(self, places: Ints, env: Any) -> Any:
+        """Returns the transitions at places, read by SB3's own code."""
+        rows, envs = self._rows(places)
+        if self._fields is None:  # not before: a subclass may have some of its own
+            self._fields = per_step_fields(self)
+        twin = twin_in_envs(self, self._fields, envs, _pairs=self._pairs, to_torch=self._taking_over())
+        return twin._get_samples(rows, env=env)
 
     def _rows(self, places: Ints) -> tuple[Ints, Ints | None]:
         """Returns the rows of places and their environments, or rows of all environments one after the other."""

@@ -73,14 +73,18 @@ class CompressedReplay(CompressedBuffer):
         )
 
     def _get_samples(self, batch_inds: Any, env: Any = None) -> Any:
-        if env is not None or self.is_plain:
-            return super()._get_samples(batch_inds, env=env)
-        direct = self._direct
-        if direct is None or not direct.is_for(self):
-            direct = self._direct = DirectSampler.of(self, self._batch_memory)
+        direct = self._direct_sampler(env)
         if direct is None:
             return super()._get_samples(batch_inds, env=env)
         return self._converted(direct.samples(batch_inds, self.n_envs))
+
+    def _direct_sampler(self, env: Any) -> DirectSampler | None:
+        """Returns what reads all parts of a sample at once, if that gives what SB3 does."""
+        if env is not None or self.is_plain:
+            return None
+        if self._direct is None or not self._direct.is_for(self):
+            self._direct = DirectSampler.of(self, self._batch_memory)
+        return self._direct
 
     def reconstruct_obs(self, idx: int, env_idx: int) -> Any:
         """Returns the observation of one step of one environment.
