@@ -90,7 +90,7 @@ def test_a_camera_of_which_pixels_are_foretold(dtype: str) -> None:
     top = np.iinfo(dtype).max
     plain = np.rint(smooth * top + rng.normal(0, top / 100, smooth.shape)).astype(dtype)
     array = compare((64, 32, 32), plain.dtype, 2, "auto", [(t % 64, frame) for t, frame in enumerate(plain)])
-    assert array.store._policy.settings.foretold != residuals.PLAIN
+    assert array.store._policy.settings.foretold != residuals.AS_IT_IS
 
 
 @pytest.mark.parametrize("dtype", ["<f4", "<i8"])

@@ -147,7 +147,7 @@ class Adoption:
         """Returns groups of frames of one size, with references of this store; None for what it would not write."""
         frames, settings = self._frames, self._policy.settings
         if settings.layout.frame_nbytes != nbytes:
-            settings = replace(settings, reference=0, foretold=residuals.PLAIN)
+            settings = replace(settings, reference=0, foretold=residuals.AS_IT_IS)
         while True:
             known, asks = self._known(old.references), self._takes_more
             if isinstance(engine, NativeEngine) and native(KERNELS) is not None:
@@ -215,7 +215,7 @@ def _rewritten_by_numpy(
     anything is not as we would write it.
     """
     groups, theirs = [], [frames.references[0], *old.references]
-    by_changes = replace(settings, intra=None, foretold=residuals.PLAIN)
+    by_changes = replace(settings, intra=None, foretold=residuals.AS_IT_IS)
     for i, count in enumerate(old.counts.tolist()):
         records = []
         for kind, body in split_records(old.payloads[i], count):

@@ -258,7 +258,7 @@ class WritePolicy:
         if self._levels and not settings.packs:
             level = self._levels[0]
             by_zstd = sizes_of(sample, settings.foretold, self._frames.references, level)
-            residual = sizes_of(sample - typical, residuals.PLAIN, [], level)
+            residual = sizes_of(sample - typical, residuals.AS_IT_IS, [], level)
         cost = np.minimum(now, by_zstd).mean()
         firsts, all_of_them = cost - np.minimum(changes, by_zstd).mean(), cost - residual.mean()
         # It is kept for good, so it has to save its own size before it is likely to be replaced.
@@ -285,7 +285,7 @@ class WritePolicy:
                 gain = trial.score(least if mode == DELTA else zstd) - trial.score(packed)
                 packs = gain > (-BETTER if now.packs else BETTER)
             if packs:
-                mode, intra, foretold = DELTA, None, residuals.PLAIN  # zstd gets the groups
+                mode, intra, foretold = DELTA, None, residuals.AS_IT_IS  # zstd gets the groups
             elif mode == ROWS and trial.book is not None:
                 foretold = now.foretold  # a book is kept for good, and would be of no use
             self._mode = mode

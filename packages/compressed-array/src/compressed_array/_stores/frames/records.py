@@ -54,9 +54,9 @@ def encode_frame(
             if coded is not None and len(residuals.head(how)) + len(coded) < len(best):
                 record = residuals.head(how) + coded
                 return _changes.varint(len(record) << KIND_BITS | ZSTD) + record
-            how = residuals.PLAIN
+            how = residuals.AS_IT_IS
         if settings.intra is not None:
-            left = frame if how == residuals.PLAIN else residuals.taken(frame, how, references)
+            left = frame if how == residuals.AS_IT_IS else residuals.taken(frame, how, references)
             found = residuals.head(how) + bytes(settings.intra.encode(left))
             if len(found) < len(best):
                 kind, best = ZSTD, found
@@ -84,9 +84,9 @@ def _head(data: Bytes, at: int) -> tuple[int, int]:
 def needed_by(kind: int, body: Bytes) -> tuple[int, int, Bytes]:
     """Returns which reference a record needs, or 0, and of a zstd record its word and what follows that."""
     if kind == FROM_REFERENCE:
-        return int(body[0]), residuals.PLAIN, body[1:]
+        return int(body[0]), residuals.AS_IT_IS, body[1:]
     if kind != ZSTD:
-        return 0, residuals.PLAIN, body
+        return 0, residuals.AS_IT_IS, body
     word, rest = residuals.split(body)
     by_reference = residuals.foretells(word) in (residuals.REFERENCE, residuals.BOOK)
     return word >> residuals.NUMBER_AT if by_reference else 0, word, rest
@@ -111,7 +111,7 @@ def decode_frame(kind: int, body: Bytes, frame: Bytes, references: list[Bytes], 
             return
         if decoder is None:
             raise CodecUnavailableError("zstd", "zstd")
-        left = frame if how == residuals.PLAIN else np.empty_like(frame)
+        left = frame if how == residuals.AS_IT_IS else np.empty_like(frame)
         decoder.decode(payload, out=left)
-        if how != residuals.PLAIN:
+        if how != residuals.AS_IT_IS:
             residuals.put_back(left, how, references, frame)

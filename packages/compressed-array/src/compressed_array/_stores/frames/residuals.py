@@ -20,7 +20,7 @@ from compressed_array._runtime.types import Bytes
 from compressed_array.codecs import _changes
 from compressed_array.errors import CorruptPayloadError
 
-PLAIN = 0  # the word for a frame that is given to zstd as it is
+AS_IT_IS = 0  # the word for a frame that is given to zstd as it is
 BEFORE, REFERENCE, BOOK = 1, 2, 3  # what foretells
 SIZE_BITS, NUMBER_AT = 2, 8
 SIZES = (1, 2, 4, 8)  # of elements
@@ -40,7 +40,7 @@ def foretells(how: int) -> int:
 
 def head(how: int) -> bytes:
     """Returns what stands before the zstd frame of a record that was made by a word."""
-    return b"" if how == PLAIN else bytes([how & 0xFF]) + _changes.varint(how >> NUMBER_AT)
+    return b"" if how == AS_IT_IS else bytes([how & 0xFF]) + _changes.varint(how >> NUMBER_AT)
 
 
 def split(body: Bytes) -> tuple[int, Bytes]:
@@ -48,7 +48,7 @@ def split(body: Bytes) -> tuple[int, Bytes]:
     if not body.size:
         raise CorruptPayloadError("a record of zstd's is empty")
     if body[0] == ZSTD_BEGINS:
-        return PLAIN, body
+        return AS_IT_IS, body
     number, size = _changes.read_varint(body[1:6].tobytes(), 0)
     return int(body[0]) | number << NUMBER_AT, body[1 + size :]
 
@@ -56,7 +56,7 @@ def split(body: Bytes) -> tuple[int, Bytes]:
 def is_sound(how: int, frame_nbytes: int, references: list[int]) -> bool:
     """Whether a word from outside is one for such a frame, and a zstd frame; `references` says how long each is."""
     number = how >> NUMBER_AT
-    if how == PLAIN:
+    if how == AS_IT_IS:
         return True
     if frame_nbytes % SIZES[how & (1 << SIZE_BITS) - 1]:
         return False

@@ -8,7 +8,7 @@ from typing import Any
 from compressed_array._stores.frames.groups import MANY
 from compressed_array._stores.frames.lanes import DELTA
 from compressed_array._stores.frames.layouts import Layout
-from compressed_array._stores.frames.residuals import PLAIN
+from compressed_array._stores.frames.residuals import AS_IT_IS
 
 SMALL_FRAME = 256  # bytes; below, a record's header and the walk to it cost more than its changes save
 
@@ -28,7 +28,7 @@ class WriteSettings:
     reference: int = 0  # the number of the frame that others are coded against
     intra: Any = None  # the codec that writes zstd's records, if there are any
     worth_zstd: int = 0  # of a record of more bytes than this, zstd may make fewer
-    foretold: int = PLAIN  # what is taken from a frame before zstd gets it, or the codebook, as `residuals` says
+    foretold: int = AS_IT_IS  # what is taken from a frame before zstd gets it, or the codebook, as `residuals` says
     packs: bool = False  # whether groups that are full go through a codec
 
     @property

@@ -55,7 +55,7 @@ class Trial:
     settings: WriteSettings
     runs: list[npt.NDArray[np.uint8]]
     levels: list[Zstd]
-    foretold: int = residuals.PLAIN
+    foretold: int = residuals.AS_IT_IS
     level: Zstd | None = None
     book: Bytes | None = None  # a new one, which `foretold` takes to be the next reference
 
@@ -85,7 +85,7 @@ class Trial:
         if self.frames.itemsize in residuals.SIZES[1:]:  # against nothing: bytes are sorted, and that is all
             ways.append(residuals.word(residuals.REFERENCE, 0, self.frames.itemsize))
         self.level = self.levels[0]
-        least = self._sizes(self.level, residuals.PLAIN).sum()
+        least = self._sizes(self.level, residuals.AS_IT_IS).sum()
         for how in ways:
             nbytes = self._sizes(self.level, how).sum()
             if nbytes < CLEARLY * least:
@@ -191,7 +191,7 @@ def sizes_of(sample: npt.NDArray[np.uint8], how: int, references: list[Bytes], l
     if residuals.foretells(how) == residuals.BOOK:
         book = references[how >> residuals.NUMBER_AT]
         return np.array([codebooks.size_of(frame, book) + head for frame in sample])
-    left = [frame if how == residuals.PLAIN else residuals.taken(frame, how, references) for frame in sample]
+    left = [frame if how == residuals.AS_IT_IS else residuals.taken(frame, how, references) for frame in sample]
     return np.asarray(level.encode_parts(Payloads.from_parts(left)).size + head)
 
 

@@ -14,7 +14,7 @@ from compressed_array._stores.frames.kernels.items import encode_frame
 from compressed_array._stores.frames.kernels.residuals import is_by_book, put_foretold, put_head, split_record
 from compressed_array._stores.frames.kernels.tables import rewrite_at
 from compressed_array._stores.frames.lanes import DELTA, ROOM
-from compressed_array._stores.frames.residuals import NUMBER_AT, PLAIN, REFERENCE, SIZE_BITS
+from compressed_array._stores.frames.residuals import AS_IT_IS, NUMBER_AT, REFERENCE, SIZE_BITS
 from compressed_array.codecs._change_kernels import apply_changes, put_varint, take_varint
 
 KIND_MASK, FIRST_BYTE = (1 << KIND_BITS) - 1, (1 << NUMBER_AT) - 1
@@ -28,9 +28,9 @@ DONE, FAILED = -1, -2
 def needed_by(kind: Word, body: Word) -> Word:
     """Which reference a record needs, or 0; how a record of zstd's was made, and where what it made begins."""
     if kind == FROM_REFERENCE:
-        return np.int64(load8(body)), np.int64(PLAIN), body + 1
+        return np.int64(load8(body)), np.int64(AS_IT_IS), body + 1
     if kind != ZSTD:
-        return np.int64(0), np.int64(PLAIN), body
+        return np.int64(0), np.int64(AS_IT_IS), body
     word, rest = split_record(body)
     by_reference = (word & FIRST_BYTE) >> SIZE_BITS == REFERENCE or is_by_book(word)
     return word >> NUMBER_AT if by_reference else np.int64(0), word, rest

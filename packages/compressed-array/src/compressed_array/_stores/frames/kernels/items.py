@@ -26,7 +26,7 @@ from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, RA
 from compressed_array._stores.frames.kernels.residuals import is_by_book, put_head, take_foretold
 from compressed_array._stores.frames.lanes import DELTA, ENOUGH, INTRA, ROOM
 from compressed_array._stores.frames.layouts import WIDEST_MASK
-from compressed_array._stores.frames.residuals import NUMBER_AT, PLAIN
+from compressed_array._stores.frames.residuals import AS_IT_IS, NUMBER_AT
 from compressed_array.codecs._change_kernels import copy_short, encode_changes, first_difference, put_varint
 
 
@@ -172,11 +172,11 @@ def encode_frame(
         if found >= 0:
             kind, best, body, is_worth = np.int64(ZSTD), found + head, spare, False
         else:
-            how, head = np.int64(PLAIN), np.int64(0)
+            how, head = np.int64(AS_IT_IS), np.int64(0)
     if is_worth and compress != 0:
         # All the room that zstd may ask for: with less, it makes other bytes of what hardly shrinks.
         source = frame
-        if how != PLAIN:
+        if how != AS_IT_IS:
             source = scratch + 3 * slot
             take_foretold(frame, size, how, references, source)
             head = put_head(out, how) - out  # which is written over
@@ -184,7 +184,7 @@ def encode_frame(
         if found > 0 and found + head < best:
             kind, best, body = np.int64(ZSTD), found + head, spare
     at = put_varint(out, best << KIND_BITS | kind)
-    if kind == ZSTD and how != PLAIN:
+    if kind == ZSTD and how != AS_IT_IS:
         at = put_head(at, how)
         best -= head
     copy_bytes(at, body, best)
