@@ -18,6 +18,7 @@ LEVEL = 2
 DICTIONARIES = ((32, 16 * 1024), (512, 112 * 1024))
 FEWEST_SAMPLES, MOST_SAMPLES = DICTIONARIES[0][0], DICTIONARIES[-1][0]
 SAMPLE_BYTES, SEGMENT_BYTES = 4096, 1000
+PATIENCE = 3  # times that a dictionary did not pay for itself, after which none is expected any more
 
 
 class Packing:
@@ -26,8 +27,13 @@ class Packing:
     def __init__(self, frames: Frames, epochs: Epochs) -> None:
         self._frames, self._epochs = frames, epochs
         self.codec = 0  # the one in use, by its number
-        self._tried, self._not_before, self._is_pending = 0, 0, False
+        self._tried, self._too_few, self._not_before, self._is_pending = 0, 0, 0, False
         frames.codecs.append(Zstd(LEVEL))
+
+    @property
+    def expects_dictionary(self) -> bool:
+        """Whether groups will soon take less than by the codec in use: there are too few yet to learn from."""
+        return self._tried == 0 and self._too_few < PATIENCE
 
     def resume(self) -> None:
         """Go on with the codecs that a restored store came with."""
@@ -49,7 +55,7 @@ class Packing:
             self._tried += 1
             return
         if not self._pays(codec, samples, alive):
-            self._not_before = 4 * alive  # learning takes a while
+            self._too_few, self._not_before = self._too_few + 1, 4 * alive  # learning takes a while
             return
         self._tried += 1
         self._frames.codecs.append(codec)

@@ -281,7 +281,9 @@ class WritePolicy:
             mode = ROWS if least.nbytes > INCOMPRESSIBLE * trial.raw else mode
             packs = False
             if self._packing is not None and mode != ROWS:
-                packed = trial.by_groups(frames.codecs[self._packing.codec])
+                # Numbers that a codebook suits have little in common with each other.
+                expects = self._packing.expects_dictionary and residuals.foretells(trial.foretold) != residuals.BOOK
+                packed = trial.by_groups(frames.codecs[self._packing.codec], expects_dictionary=expects)
                 gain = trial.score(least if mode == DELTA else zstd) - trial.score(packed)
                 packs = gain > (-BETTER if now.packs else BETTER)
             if packs:
