@@ -108,7 +108,7 @@ def keep(row: Row) -> None:
 
 
 def summary(rows: list[Row]) -> None:
-    print(f"\n{len(rows)} games, {rows[0]['transitions']} transitions each; % of SB3's with optimize_memory_usage")
+    print(f"\n{len(rows)} games, {STEPS * 4:,} transitions each; % of SB3's with optimize_memory_usage")
     print(f"{'':12}{'median %':>9}{'median B':>10}{'best %':>8}{'worst %':>9}{'worst B':>9}  the worst game")
     for codec in CODECS:
         shares = [float(row[f"{codec} %"]) for row in rows]
@@ -138,11 +138,14 @@ def draw(rows: list[Row], file: Path) -> None:
     half = -(-len(rows) // 2)
     fig, axes = plt.subplots(1, 2, figsize=(11, 2 + 0.17 * half), layout="constrained", sharex=True)
     for ax, part in zip(axes, (rows[:half], rows[half:]), strict=True):
-        for codec, color, marker in zip(CODECS, ("tab:red", "tab:gray", "tab:blue"), "osD", strict=True):
+        # Where auto has chosen delta its dot is inside of delta's square.
+        looks = {"delta": ("s", 34, "none", "tab:gray"), "auto": ("o", 14, "tab:red", "tab:red")}
+        looks["delta-zstd"] = ("D", 14, "tab:blue", "tab:blue")
+        for codec, (marker, size, face, color) in looks.items():
             shares = [float(row[f"{codec} %"]) for row in rows]
-            label = f"{codec}, median {statistics.median(shares):.2f} %"
             here = [float(row[f"{codec} %"]) for row in part]
-            ax.scatter(here, range(len(part)), s=16, c=color, marker=marker, label=label)
+            label = f"{codec}, median {statistics.median(shares):.2f} %"
+            ax.scatter(here, range(len(part)), s=size, marker=marker, facecolor=face, edgecolor=color, label=label)
             ax.axvline(statistics.median(shares), color=color, linewidth=0.8, linestyle=":")
         ax.set_yticks(range(len(part)), [row["game"] for row in part], fontsize=7)
         ax.set(xscale="log", xlabel="observations held, % of SB3's (optimize_memory_usage)", ylim=(half - 0.5, -0.5))
@@ -151,7 +154,7 @@ def draw(rows: list[Row], file: Path) -> None:
         ax.tick_params(axis="x", which="both", labelsize=8)
         ax.grid(alpha=0.3, which="both")
     axes[1].legend(loc="lower right", fontsize=9)
-    fig.suptitle(f"{len(rows)} Atari games, {rows[0]['transitions']} transitions of 4 environments, random play")
+    fig.suptitle(f"{len(rows)} Atari games, {STEPS * 4:,} transitions of 4 environments each, random play")
     fig.savefig(file, dpi=120)
 
 
