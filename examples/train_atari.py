@@ -7,9 +7,10 @@
     python -m examples.train_atari --algorithm dqn --game MsPacman --smoke          # seconds, and learns nothing
 
 The settings are those of rl-baselines3-zoo for Atari, which trains for ten million steps; this does a million by
-default. It fails unless compressed observations take less than a twentieth of their bytes. With `--compare`, and with
-`--smoke`, it trains once more with SB3's own buffer, and fails unless both end with the same weights, bit for bit. The
-model is saved, for `evaluate_atari` and `watch_atari`; at the end the buffer says what it holds.
+default: an hour or two of one core for PPO, and about twice that for DQN, reckoned from shorter runs on a busy machine.
+It fails unless compressed observations take less than a twentieth of their bytes. With `--compare`, and with `--smoke`,
+it trains once more with SB3's own buffer, and fails unless both end with the same weights, bit for bit. The model is
+saved, for `evaluate_atari` and `watch_atari`; at the end the buffer says what it holds.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """DQN with hindsight: a robot goes where a picture shows it, and learns from every place that it came to instead.
 
     pip install -e "packages/compressed-array[fast]" -e "adapters/sb3[progress]"
-    python -m examples.train_her
+    python -m examples.train_her            # a minute on one core
     python -m examples.train_her --smoke    # seconds, and learns nothing
 
 Observations are a Dict of three pictures: what is to be seen, what was achieved and what is desired, the last of which
 stays the same for a whole episode. It fails unless these take less than a twentieth of their bytes, and nine of ten new
 goals are reached, of which a random walk reaches few. With `--compare`, and with `--smoke`, it trains once more with
-SB3's `HerReplayBuffer`, and fails unless both end with the same weights, bit for bit.
+SB3's `HerReplayBuffer`, and fails unless both end with the same weights, bit for bit. (Both together took 127 seconds
+of one core, with 99 % of the goals reached, and 24 % at random.)
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 
 One network can play any game this way. It fails unless every action in the buffer is one that its mask allows, and the
 observations take less than a twentieth of their bytes. With `--compare`, and with `--smoke`, it trains once more with
-sb3-contrib's own buffer, and fails unless both end with the same weights, bit for bit.
+sb3-contrib's own buffer, and fails unless both end with the same weights, bit for bit. A million steps take as long as
+those of PPO in `train_atari`.
 """
 
 from __future__ import annotations
