@@ -185,9 +185,9 @@ def demo(session: nox.Session) -> None:
 
 
 def needs_of(example: Path) -> list[str]:
-    """What the docstring of an example says to install."""
+    """What the docstring of an example says to install, each thing as one word."""
     lines = re.findall(r"^ +pip install (.+)$", ast.get_docstring(ast.parse(example.read_text())) or "", re.MULTILINE)
-    return [word for line in lines for word in shlex.split(line, comments=True)]
+    return [word for line in lines for word in shlex.split(line.replace("-e ", "--editable="), comments=True)]
 
 
 @nox.session(default=False)
@@ -195,7 +195,7 @@ def examples(session: nox.Session) -> None:
     """The examples named after `--`, or all of them, as short runs; what their docstrings ask for is installed."""
     every = {file.stem: file for file in sorted(ROOT.glob("examples/[!_]*.py"))}
     names = session.posargs or list(every)
-    install(session, *(word for name in names for word in needs_of(every[name])))
+    install(session, *dict.fromkeys(word for name in names for word in needs_of(every[name])))
     # What they write, models and videos, is left there.
     with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
         for name in names:
