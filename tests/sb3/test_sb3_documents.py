@@ -13,9 +13,8 @@ pytestmark = pytest.mark.long
 DOCUMENTS = documents_of("sb3")
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=document_id)
-def test_the_code_in_the_documents_runs(document: Path, tmp_path: Path) -> None:
-    run_blocks(document, "sb3", tmp_path)
+def test_the_code_in_the_documents_runs(tmp_path: Path) -> None:
+    run_blocks("sb3", DOCUMENTS, tmp_path)
 
 
 def test_there_is_code() -> None:

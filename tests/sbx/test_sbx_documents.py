@@ -19,9 +19,8 @@ DOCUMENTS = documents_of("sbx")
 QUIET = ("-W", "error", "-W", "ignore::DeprecationWarning")
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=document_id)
-def test_the_code_in_the_documents_runs(document: Path, tmp_path: Path) -> None:
-    run_blocks(document, "sbx", tmp_path, options=QUIET)
+def test_the_code_in_the_documents_runs(tmp_path: Path) -> None:
+    run_blocks("sbx", DOCUMENTS, tmp_path, options=QUIET)
 
 
 def test_there_is_code() -> None:

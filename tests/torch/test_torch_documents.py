@@ -13,9 +13,8 @@ pytestmark = pytest.mark.long
 DOCUMENTS = documents_of("torch")
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=document_id)
-def test_the_code_in_the_documents_runs(document: Path, tmp_path: Path) -> None:
-    run_blocks(document, "torch", tmp_path, options=())
+def test_the_code_in_the_documents_runs(tmp_path: Path) -> None:
+    run_blocks("torch", DOCUMENTS, tmp_path, options=())
 
 
 def test_there_is_code() -> None:

@@ -1,7 +1,8 @@
 """The Python in the documents: where it is, which environment runs it, and a process that does.
 
-A document is run in one process, block after block, each with names of its own as in a file of its own: to import torch
-once for each block would take longer than the blocks. Nothing here needs more than the standard library.
+The blocks of an environment are run in one process, one after the other, each with names of its own as in a file of its
+own: to import torch once for each of them would take many times as long as all of them. Nothing here needs more than
+the standard library.
 """
 
 from __future__ import annotations
@@ -46,9 +47,15 @@ FILES = {
 _FENCE = re.compile(r"^(?P<indent>[ >]*)(?P<ticks>`{3,}|~{3,}|:{3,}) *(?P<about>[^\n`]*)\n", re.MULTILINE)
 _PYTHON = re.compile(r"\b(python3?|py|pycon|ipython3?|pytb|doctest|testcode)\b")
 _RUN = """
-import runpy, sys
+import runpy, sys, traceback
+failed = 0
 for program in sys.argv[1:]:
-    runpy.run_path(program, run_name="__main__")
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except Exception:
+        traceback.print_exc()
+        failed = 1
+sys.exit(failed)
 """
 
 
@@ -122,16 +129,18 @@ def document_id(document: Path) -> str:
     return str(document.relative_to(ROOT))
 
 
-def run_blocks(document: Path, environment: str, folder: Path, options: Sequence[str] = ("-W", "error")) -> None:
-    """Runs the blocks of a document that belong to an environment, in a folder, as programs of their own."""
+def run_blocks(
+    environment: str, documents: Sequence[Path], folder: Path, options: Sequence[str] = ("-W", "error")
+) -> None:
+    """Runs the blocks of documents that belong to an environment, in a folder, each as a program of its own."""
     programs = []
     for block in blocks():
-        if block.document == document and block.environment == environment:
+        if block.document in documents and block.environment == environment:
             # A file, which processes that are spawned import; its name is where an error's traceback points.
-            program = folder / f"{document.stem}_line_{block.line}.py"
+            program = folder / f"{document_id(block.document).replace('/', '_')}_line_{block.line}.py"
             program.write_text(block.code)
             programs.append(str(program))
-    assert programs, f"{document} has nothing that `{environment}` runs"
+    assert programs, f"there is nothing that `{environment}` runs"
     command = [sys.executable, *options, "-c", _RUN, *programs]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
