@@ -89,6 +89,7 @@ def draw(file: Path) -> None:
                 ax.scatter(said, at, s=40, facecolors="none", edgecolors=colour, label=f"{who}, as it says")
         ax.set(xscale="log", title=title)
         ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter("")  # which would write over each other
         ax.grid(alpha=0.3)
     axes[0].set_yticks(range(len(codecs)), codecs)
     axes[0].invert_yaxis()
