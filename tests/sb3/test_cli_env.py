@@ -195,6 +195,32 @@ def test_device_arrays_are_read(tmp_path: Path) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_buffers_that_torch_has_saved_are_read(tmp_path: Path) -> None:
+    torch, cat = pytest.importorskip("torch"), pytest.importorskip("compressed_array_torch")
+    buffer = cat.ReplayBuffer(20, 2, (1, 30, 30), (), obs_dtype=torch.uint8, action_dtype=torch.int64)
+    for step in range(10):
+        obs, none = torch.full((2, 1, 30, 30), step, dtype=torch.uint8), torch.zeros(2)
+        buffer.add(obs, none.long(), none, none, obs + 1, none)
+    file = tmp_path / "buffer.pt"
+    torch.save(buffer.state_dict(), file)
+    said = answer("inspect", file, "--frames", tmp_path / "strip.png")
+    assert said["kind"] == "ReplayBuffer"
+    assert said["arrays"]["observations"]["item_shape"] == [1, 30, 30]
+    assert said["arrays"]["rewards"]["codec"] is None
+    assert (tmp_path / "strip.png").stat().st_size > 0
+    assert "observations" in invoke("inspect", file).stdout
+    assert answer("verify", file)["arrays"] == len(said["arrays"])
+    for other, words in (
+        ({"weights": torch.ones(3)}, "neither a device array nor a buffer"),
+        (Path("of a class that torch does not trust"), "weights_only=True"),
+    ):
+        torch.save(other, file)
+        result = invoke("inspect", file)
+        assert result.exit_code == 1
+        assert words in result.stderr
+        assert len(result.stderr) < 300
+
+
 def test_what_sb3_code_names_is_there() -> None:
     for buffer in ("CompressedReplayBuffer", "CompressedDictReplayBuffer", "CompressedRolloutBuffer"):
         assert hasattr(compressed_array_sb3, buffer)

@@ -85,6 +85,7 @@ def test_the_program(file: Path) -> None:
     assert run_program("verify", file).returncode == 0
     for arguments, code in (
         (["nope"], 2),
+        (["bnch"], 2),
         (["inspect", "--nope", file], 2),
         (["verify"], 2),
         (["recommend", file, "--steps", "x"], 2),
@@ -108,19 +109,37 @@ def test_help_fits_and_names_json(command: str) -> None:
     assert "--json" in text(command, "--help")
 
 
-def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
+COMPILES_FOR_EVER = """
+import threading, time
+from compressed_array._runtime.loading import lock
+threading.Thread(target=lambda: (lock.acquire(), time.sleep(1e6)), daemon=True).start()
+while lock.acquire(blocking=False): lock.release()
+"""
+
+
+@pytest.mark.parametrize("before", ["", COMPILES_FOR_EVER], ids=["measuring", "compiling"])
+def test_an_interrupt_is_quiet_and_waits_for_nothing(tmp_path: Path, before: str) -> None:
     np.save(tmp_path / "a.npy", np.random.default_rng(0).integers(0, 9, (20_000, 500), np.uint8))
     arguments = ["compressed-array", "bench", str(tmp_path / "a.npy"), "--rounds", "100000000"]
-    # Before `main` has begun, nobody could be quiet.
-    code = f"import sys; from compressed_array.__main__ import main; sys.argv = {arguments}; input(); main()"
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    # What was started in the background has interrupts ignored; and before `main` has begun, nobody could be quiet.
+    code = f"""{before}
+import signal, sys
+from compressed_array.__main__ import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = {arguments}
+print("begins", flush=True)
+main()
+"""
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen([sys.executable, "-c", code], **pipes, text=True) as run:
-        assert run.stdin is not None
-        run.stdin.write("\n")
-        run.stdin.flush()
+        assert run.stdout is not None
+        assert run.stdout.readline() == "begins\n"
         time.sleep(4)
         run.send_signal(signal.SIGINT)
-        out, error = run.communicate(timeout=60)
+        try:
+            out, error = run.communicate(timeout=60)
+        finally:
+            run.kill()
     assert (run.returncode, out, error) == (130, "", "")
 
 

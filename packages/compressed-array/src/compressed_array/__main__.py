@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
+
+INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line; without the extra `cli`, say how to install it and exit with 2."""
+    code = _exit_code()
+    if code == INTERRUPTED:
+        # A compile that was begun goes on in a thread, and an orderly end of the process would wait for it.
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _exit_code() -> int:
     try:
         for library in ("rich", "typer"):
             import_module(library)
         from compressed_array._cli.app import run
     except KeyboardInterrupt:
-        sys.exit(130)
+        return INTERRUPTED
     except ImportError as error:
         sys.stderr.write(
             f"compressed-array: the command line needs typer and rich ({error}): pip install 'compressed-array[cli]'\n"
         )
-        sys.exit(2)
-    sys.exit(run())
+        return 2
+    return run()
 
 
 if __name__ == "__main__":

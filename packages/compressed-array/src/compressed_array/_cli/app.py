@@ -57,7 +57,9 @@ def run() -> int:
         where = context.command_path if context is not None else NAME
         text = error.format_message()
         if text:
-            complain(f"{text.rstrip('.')}; see `{where} --help`")
+            complain(
+                f"{text} See `{where} --help`" if text.endswith("?") else f"{text.rstrip('.')}; see `{where} --help`"
+            )
         return int(error.exit_code)
     if len(sys.argv) < 2:
         return USAGE

@@ -18,11 +18,21 @@ import typer
 
 import compressed_array as ca
 from compressed_array._cli.failures import DataError
+from compressed_array._cli.measured import (
+    Codecs,
+    EnvId,
+    Envs,
+    ItemNdim,
+    Seed,
+    SourceFile,
+    Steps,
+    asked_codec,
+    source,
+)
 from compressed_array._cli.output import AsJson, progress, say, say_json, say_table
-from compressed_array._cli.recommend import Codecs, EnvId, Envs, ItemNdim, Seed, SourceFile, Steps, source
 from compressed_array._cli.sources import Part
 from compressed_array.codecs._measure import usable
-from compressed_array.registry import get_codec, shorthand
+from compressed_array.registry import shorthand
 from compressed_array.usage import size
 
 USUAL = ("auto", "delta", "delta-zstd", "zstd-3", "lz4-block/0", "gzip1")
@@ -61,7 +71,7 @@ def bench(
 
     A write is one step of all streams, a read a batch of random items.
     """
-    codecs = [name if name == "auto" else get_codec(name) for name in codec] if codec else usable(USUAL)
+    codecs = [asked_codec(name) for name in codec] if codec else usable(USUAL)
     _, parts = source(file, env, envs, steps, seed, item_ndim, quiet=as_json)
     answers = []
     for part in parts:
@@ -76,6 +86,8 @@ def bench(
         say_json({"file": file and str(file), "env": env, "batch": batch, "rounds": rounds, "parts": answers})
         return
     for answer in answers:
+        if answer is not answers[0]:
+            say()
         _show(answer, batch, rounds)
 
 
@@ -159,4 +171,4 @@ def _show(answer: dict[str, Any], batch: int, rounds: int) -> None:
     ]
     say_table(header, rows)
     say(f"Medians of writes of a step, and of {rounds:,} reads of {batch} random items at once.")
-    say("The mean of the writes has in it what a codec puts off for later.\n")
+    say("The mean of the writes has in it what a codec puts off for later.")

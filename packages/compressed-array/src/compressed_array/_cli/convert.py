@@ -13,12 +13,12 @@ from numpy.lib import format as npy_format
 
 import compressed_array as ca
 from compressed_array._cli.failures import DataError, UsageError
+from compressed_array._cli.measured import ItemNdim, asked_codec
 from compressed_array._cli.output import AsJson, progress, say, say_json
-from compressed_array._cli.recommend import ItemNdim
 from compressed_array._cli.sources import Part, read_parts
 from compressed_array._runtime.chunks import ranges
 from compressed_array._runtime.replacing import replacing
-from compressed_array.registry import get_codec, shorthand
+from compressed_array.registry import shorthand
 from compressed_array.usage import size, times
 
 FORMATS = (".npy", ".npz", ".ca")
@@ -42,7 +42,7 @@ def convert(
         raise UsageError(f"{target}: the name says no format; it ends in {', '.join(FORMATS)}")
     if not target.parent.is_dir():
         raise UsageError(f"{target.parent}: there is no such folder")
-    chosen = codec if codec == "auto" else get_codec(codec)
+    chosen = asked_codec(codec)
     part = _one(source, read_parts(source, item_ndim, whole=True), key)
     name = part.name or key or UNNAMED
     array = part.array

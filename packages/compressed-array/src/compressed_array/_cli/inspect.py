@@ -14,6 +14,7 @@ from compressed_array._cli.failures import DataError
 from compressed_array._cli.output import AsJson, say, say_json, say_table
 from compressed_array._cli.png import write_strip
 from compressed_array._cli.saved import Saved, SavedFile, Trust, open_saved, plain
+from compressed_array.recording import BaseRecordBuffer
 from compressed_array.usage import PLAIN, MemoryUsage, size, times
 
 FRAMES = 8  # in a strip
@@ -28,7 +29,7 @@ def inspect(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a saved array or buffer holds."""
+    """Show what a saved array, recording or buffer holds."""
     saved = open_saved(file, trust=trust)
     arrays = {name: described(array, GRID_NDIM if saved.usage else 1) for name, array in saved.arrays.items()}
     parts = {key: bytes_by_part([saved.arrays[name] for name in names]) for key, names in saved.keys.items()}
@@ -37,19 +38,27 @@ def inspect(
     if as_json:
         answer = {"file": str(file), "kind": str(saved.kind), "file_bytes": file_bytes, "arrays": arrays}
         answer |= {"bytes_by_part": parts, "buffer": None if saved.usage is None else _usage(saved.usage)}
+        answer["recording"] = None if saved.recording is None else _steps(saved.recording)
         say_json(answer | {"frames": strip})
         return
     say(f"{file.name}: {saved.kind}, {size(file_bytes)}", "bold")
-    for name, about in arrays.items():
-        _show_array(name, about, alone=saved.usage is None)
+    if saved.recording is not None:
+        _show_steps(_steps(saved.recording))
+    if saved.usage is None and "" not in arrays:
+        _show_table(arrays)
+    else:
+        for name, about in arrays.items():
+            _show_array(name, about, alone=saved.usage is None)
     if saved.usage is not None:
         _show_buffer(saved.usage)
-    say()
     rows = [
         (key or ("observations" if saved.usage else "items"), *(size(n) for n in part.values()))
         for key, part in parts.items()
+        if arrays[saved.keys[key][0]]["codec"]
     ]
-    say_table(("bytes of", "payloads", "tables", "references"), rows)
+    if rows:
+        say()
+        say_table(("bytes of", "payloads", "tables", "references"), rows)
     if frames is not None and strip is not None:
         say(f"\n{frames.name}: {strip['width']} x {strip['height']}, items {', '.join(map(str, strip['items']))}")
 
@@ -90,9 +99,46 @@ def _usage(usage: MemoryUsage) -> dict[str, Any]:
     return {"transitions": usage.transitions, "capacity": usage.capacity, "keys": keys, "rest": usage.rest}
 
 
+def _steps(recording: BaseRecordBuffer) -> dict[str, Any]:
+    episodes = [
+        {"number": one.number, "steps": len(one), "has_start": one.has_start, "has_end": one.has_end}
+        for one in recording.episodes()
+    ]
+    counts = {"steps": recording.steps, "held": len(recording), "size": recording.size}
+    return {**counts, "episodes": episodes}
+
+
+def _show_steps(steps: dict[str, Any]) -> None:
+    ring = "" if steps["size"] is None else f" in a ring of {steps['size']:,}"
+    gone = "" if steps["held"] == steps["steps"] else f", the last of {steps['steps']:,}"
+    whole = sum(episode["has_start"] and episode["has_end"] for episode in steps["episodes"])
+    say(f"{steps['held']:,} steps{ring}{gone}; {len(steps['episodes']):,} episodes, {whole:,} of them whole\n")
+
+
+def _show_table(arrays: dict[str, Any]) -> None:
+    """A line for each of several arrays."""
+    rows = [
+        (
+            name,
+            f"{about['items']:,}",
+            str(tuple(about["item_shape"])),
+            about["dtype"],
+            about["codec"] or PLAIN,
+            size(about["nbytes"]),
+            size(about["nbytes_stored"]),
+            f"{about['ratio']:,.1f}x" if about["codec"] else "",
+        )
+        for name, about in arrays.items()
+    ]
+    say_table(("array", "items", "of shape", "dtype", "codec", "bytes", "held", "smaller"), rows, left=5)
+
+
 def _strip(path: Path, saved: Saved) -> dict[str, Any]:
-    """Write items from all over the first array that has some."""
-    for array in saved.arrays.values():
+    """Write items from all over the first array that has pictures; of a ring, in the order of their time."""
+    arrays = sorted(saved.arrays.values(), key=lambda array: len(getattr(array, "item_shape", array.shape[1:])) < 2)
+    if saved.recording is not None and saved.recording.has_frames:
+        arrays = [saved.recording.frames]
+    for array in arrays:
         grid = tuple(getattr(array, "grid_shape", array.shape[:1]))
         written = np.arange(int(np.prod(grid, dtype=np.int64)))
         if isinstance(array, ca.CompressedArray):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from compressed_array._array.file import MAGIC
 from compressed_array._cli.failures import DataError, UsageError
+from compressed_array.recording._file import MAGIC as RECORDING_MAGIC
 
 VIDEOS = (".avi", ".gif", ".mkv", ".mov", ".mp4", ".webm")
 PICKLES = (".pickle", ".pkl")
@@ -17,10 +18,11 @@ class Kind(StrEnum):
     """A kind of file, as a person would call it."""
 
     ARRAY = "compressed array"
-    DEVICE_ARRAY = "device array"
     NPY = "npy"
     NPZ = "npz"
     PICKLE = "pickle"
+    RECORDING = "recording"
+    STATE = "state that torch has saved"
     VIDEO = "video"
 
 
@@ -36,6 +38,8 @@ def kind_of(path: Path) -> Kind:
         raise DataError(f"{path}: the file is empty")
     if start.startswith(MAGIC[:-1]):
         return Kind.ARRAY
+    if start.startswith(RECORDING_MAGIC[:-1]):
+        return Kind.RECORDING
     if start.startswith(b"\x93NUMPY"):
         return Kind.NPY
     if path.suffix.lower() in VIDEOS:
@@ -48,7 +52,7 @@ def kind_of(path: Path) -> Kind:
     expected = hint.get(path.suffix.lower(), "a pickle" if path.suffix.lower() in PICKLES else "")
     if expected:
         raise DataError(f"{path}: this is not {expected}, whatever its name says")
-    raise DataError(f"{path}: unknown format; give a .npy, .npz or .ca file, a video, or a saved buffer")
+    raise DataError(f"{path}: unknown format; give a .npy, .npz or .ca file, a video, a recording, or a saved buffer")
 
 
 def _kind_of_zip(path: Path) -> Kind:
@@ -60,5 +64,5 @@ def _kind_of_zip(path: Path) -> Kind:
     if names and all(name.endswith(".npy") for name in names):
         return Kind.NPZ
     if any(name.endswith("/data.pkl") for name in names):
-        return Kind.DEVICE_ARRAY
-    raise DataError(f"{path}: an archive, but neither of numpy's arrays nor a device array")
+        return Kind.STATE
+    raise DataError(f"{path}: an archive, but neither of numpy's arrays nor saved by torch")

@@ -35,9 +35,9 @@ def say(text: str = "", style: str = "") -> None:
 
 
 def complain(text: str) -> None:
-    """Print an error on the standard error, in one line."""
-    line = " ".join(text.split())
-    Console(stderr=True).print(Text.assemble(("compressed-array: ", "bold red"), line), soft_wrap=True)
+    """Print an error on the standard error, in one line; for a person at a terminal, broken between words."""
+    line, console = " ".join(text.split()), Console(stderr=True)
+    console.print(Text.assemble(("compressed-array: ", "bold red"), line), soft_wrap=not console.is_terminal)
 
 
 def say_json(answer: Any) -> None:

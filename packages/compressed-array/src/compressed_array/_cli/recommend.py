@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 from math import prod
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 import compressed_array as ca
 from compressed_array._array.recommend import Recommendation
 from compressed_array._cli import advice
-from compressed_array._cli.failures import UsageError
+from compressed_array._cli.measured import (
+    Codecs,
+    EnvId,
+    Envs,
+    ItemNdim,
+    Seed,
+    SourceFile,
+    Steps,
+    asked_codec,
+    source,
+)
 from compressed_array._cli.output import AsJson, progress, say, say_json
-from compressed_array._cli.play import Game, play
-from compressed_array._cli.sources import Part, check_measurable, read_parts
-from compressed_array.registry import get_codec
+from compressed_array._cli.play import Game
+from compressed_array._cli.sources import Part
 from compressed_array.usage import size
 
-SourceFile = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="A .npy, .npz or .ca file, or a video.", show_default=False)
-]
-EnvId = Annotated[str | None, typer.Option("--env", metavar="ID", help="Play this instead, such as CartPole-v1.")]
-Envs = Annotated[int, typer.Option(min=1, max=256, help="How many of it.")]
-Steps = Annotated[int, typer.Option(min=1, help="Steps in each.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of its actions and resets.")]
-ItemNdim = Annotated[
-    int | None, typer.Option(min=0, help="Axes of an item, the last ones; otherwise all but the first.")
-]
-Codecs = Annotated[
-    list[str] | None, typer.Option("--codec", metavar="NAME", help="Measure this one only; may be repeated.")
-]
+WARM_UP = 256  # items, or steps of all environments: enough for "auto" to look at a stream
 
 
 def recommend(
@@ -47,12 +41,15 @@ def recommend(
 
     Atari games are wrapped as usual: 84 x 84 pixels, grey, four frames stacked.
     """
-    candidates = None if not codec else [name if name == "auto" else get_codec(name) for name in codec]
+    candidates = [asked_codec(name) for name in codec] if codec else None
     game, parts = source(file, env, envs, steps, seed, item_ndim, quiet=as_json)
     found: dict[str, Recommendation] = {}
     with progress("measuring codecs", len(parts), quiet=as_json) as advance:
         for part in parts:
-            found[part.name] = ca.recommend(part.sample, candidates, item_ndim=part.item_ndim)
+            sample = part.sample
+            # Not counted, since the first calls compile, or load what was compiled.
+            ca.recommend(sample[:WARM_UP], candidates, item_ndim=part.item_ndim)
+            found[part.name] = ca.recommend(sample, candidates, item_ndim=part.item_ndim)
             advance()
     best = {name: advice.best_name(one) for name, one in found.items()}
     sb3 = None if game is None else advice.for_sb3(game, best)
@@ -63,25 +60,11 @@ def recommend(
     if game is not None:
         say(f"{env}: {steps:,} random steps in each of {envs}\nwrappers: {game.wrappers}")
     for part in parts:
+        if game is not None or part is not parts[0]:
+            say()
         _show(part, found[part.name], _code(part, best[part.name], game))
     if sb3 is not None:
         say("\nIn Stable-Baselines3:\n" + _indented(sb3))
-
-
-def source(
-    file: Path | None, env: str | None, envs: int, steps: int, seed: int, item_ndim: int | None, *, quiet: bool
-) -> tuple[Game | None, list[Part]]:
-    """Return what a command was given to measure: the game, if it is one, and the arrays."""
-    if (file is None) == (env is None):
-        raise UsageError("give either a file or --env, as in `--env PongNoFrameskip-v4`")
-    if file is None:
-        assert env is not None
-        game = play(env, envs, steps, seed, quiet=quiet)
-        check_measurable(game.parts)
-        return game, game.parts
-    parts = read_parts(file, item_ndim)
-    check_measurable(parts)
-    return None, parts
 
 
 def _code(part: Part, codec: str, game: Game | None) -> str:
@@ -92,7 +75,7 @@ def _show(part: Part, found: Recommendation, code: str) -> None:
     items = part.array.shape[part.array.ndim - part.item_ndim :]
     name = f"{part.name}: " if part.name else ""
     count = part.array.size // max(prod(items), 1)
-    say(f"\n{name}{count:,} items of {items} {part.array.dtype}, {size(part.array.nbytes)}", "bold")
+    say(f"{name}{count:,} items of {items} {part.array.dtype}, {size(part.array.nbytes)}", "bold")
     say(str(found))
     say(f"\n{advice.in_words(found)}")
     say(_indented(code))

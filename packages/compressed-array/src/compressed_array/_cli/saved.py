@@ -1,4 +1,4 @@
-"""What this package has saved: an array, a device array, or a buffer of an adapter in a pickle.
+"""What was saved: an array, a recording, what `torch.save` has written, or a buffer of an adapter in a pickle.
 
 Loading checks every checksum that there is. A pickle runs what is in it, so that one is opened only if it is trusted.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,13 +15,15 @@ import numpy as np
 import typer
 
 import compressed_array as ca
-from compressed_array._cli.failures import DataError, MissingLibraryError, UsageError
+from compressed_array._cli.failures import DataError, UsageError
 from compressed_array._cli.kinds import Kind, kind_of
 from compressed_array._cli.sources import read_parts
+from compressed_array._cli.states import open_state
 from compressed_array._runtime.chunks import boxes
+from compressed_array.recording import BaseRecordBuffer, load
 from compressed_array.usage import MemoryUsage
 
-SavedFile = Annotated[Path, typer.Argument(help="A saved array (.ca, .npy, .npz) or a pickled buffer.")]
+SavedFile = Annotated[Path, typer.Argument(help="A saved array (.ca, .npy, .npz), a recording, or a buffer.")]
 Trust = Annotated[bool, typer.Option("--trust", help="Open a pickle, which runs whatever is in it.")]
 
 
@@ -33,13 +35,16 @@ class Saved:
     arrays: dict[str, Any]
     keys: dict[str, list[str]]  # the arrays that have one store, which are observations of one key
     usage: MemoryUsage | None = None
+    recording: BaseRecordBuffer | None = None
 
 
 def open_saved(path: Path, *, trust: bool) -> Saved:
     """Load a file, whole."""
     kind = kind_of(path)
-    if kind is Kind.DEVICE_ARRAY:
-        return _alone(kind, {"": _device_array(path)})
+    if kind is Kind.STATE:
+        return _alone(*open_state(path))
+    if kind is Kind.RECORDING:
+        return _of_recording(path)
     if kind is Kind.PICKLE:
         return _of_pickle(path, trust=trust)
     if kind is Kind.VIDEO:
@@ -71,12 +76,10 @@ def _alone(kind: str, arrays: dict[str, Any]) -> Saved:
     return Saved(kind, arrays, {name: [name] for name in arrays})
 
 
-def _device_array(path: Path) -> Any:
-    try:
-        from compressed_array.torch import DeviceArray
-    except ImportError:
-        raise MissingLibraryError(f"{path}, a device array,", "torch", "'compressed-array[torch]'") from None
-    return DeviceArray.load(path, device="cpu")
+def _of_recording(path: Path) -> Saved:
+    recording = load(path)
+    arrays = {name: recording.memory(name) for name in recording.names}
+    return replace(_alone(type(recording).__name__, arrays), recording=recording)
 
 
 def _of_pickle(path: Path, *, trust: bool) -> Saved:

@@ -1,4 +1,4 @@
-"""Items to measure or to convert, out of a file: `.npy`, `.npz`, `.ca`, or a video.
+"""Items to measure or to convert, out of a file: `.npy`, `.npz`, `.ca`, a recording, or a video.
 
 An array of a `.npy` file is mapped and not read, so that only what is looked at takes memory. Nothing is unpickled.
 """
@@ -16,6 +16,7 @@ import numpy as np
 import compressed_array as ca
 from compressed_array._cli.failures import DataError, MissingLibraryError, UsageError
 from compressed_array._cli.kinds import Kind, kind_of
+from compressed_array.recording import load
 
 MOST_BYTES = 2**28  # of a video, or of what has to be decoded to be measured
 
@@ -41,7 +42,7 @@ class Part:
 def read_parts(path: Path, item_ndim: int | None, *, whole: bool = False) -> list[Part]:
     """Return the arrays in a file; raise if there are none that can be compressed.
 
-    Of a long video the first frames are enough to measure, unless it is to be had whole.
+    Of a long video the first frames are enough to measure, and of a recording its frames, unless it is to be had whole.
     """
     kind = kind_of(path)
     if kind is Kind.VIDEO:
@@ -49,6 +50,8 @@ def read_parts(path: Path, item_ndim: int | None, *, whole: bool = False) -> lis
         found = [("", video, f'imageio.v3.imread("{path.name}")')]
     elif kind is Kind.ARRAY:
         found = [("", ca.load(path), f'ca.load("{path.name}")')]
+    elif kind is Kind.RECORDING:
+        found = list(_of_recording(path, whole=whole))
     elif kind in (Kind.NPY, Kind.NPZ):
         found = list(_of_numpy(path, kind))
     else:
@@ -92,11 +95,20 @@ def _of_numpy(path: Path, kind: Kind) -> Iterator[tuple[str, Any, str]]:
         raise DataError(f"{path}: numpy cannot read it, it was changed or cut short ({error})") from None
 
 
+def _of_recording(path: Path, *, whole: bool) -> Iterator[tuple[str, Any, str]]:
+    recording = load(path)
+    features = recording.features
+    for name in recording.names if whole or not recording.has_frames else ["frames"]:
+        where = f'features["{name}"]' if name in features else name
+        values = features[name] if name in features else getattr(recording, name)
+        yield name, values, f'compressed_array.recording.load("{path.name}").{where}'
+
+
 def _video(path: Path, *, whole: bool) -> Any:
     try:
         import imageio.v3 as iio
     except ImportError:
-        raise MissingLibraryError("reading videos", "imageio", "imageio imageio-ffmpeg pillow") from None
+        raise MissingLibraryError("reading videos", "imageio", "'compressed-array[video]'") from None
     frames: list[Any] = []
     try:
         for frame in iio.imiter(path):
@@ -111,11 +123,13 @@ def _video(path: Path, *, whole: bool) -> Any:
                     )
                 break
     except ImportError as error:
-        raise MissingLibraryError(f"{path.suffix} ({error})", "a plugin", "imageio-ffmpeg pillow") from None
+        raise MissingLibraryError(f"{path.suffix} ({error})", "a plugin", "'compressed-array[video]'") from None
     except (DataError, MemoryError):
         raise
     except Exception as error:  # each plugin has errors of its own, SyntaxError among them
-        raise DataError(f"{path}: imageio cannot read it ({error})") from None
+        # ffmpeg says how it was built, line after line, before it says what is wrong.
+        reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
+        raise DataError(f"{path}: imageio cannot read it ({reason})") from None
     if not frames:
         raise DataError(f"{path}: there is no frame in it")
     return np.stack(frames)

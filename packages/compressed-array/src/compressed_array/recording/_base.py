@@ -87,6 +87,11 @@ class BaseRecordBuffer:
             raise RecordingError(f"a {type(self).__name__} keeps no frames")
         self._columns[name] = self._new_column(name, shape, check_dtype(dtype), self.size or grown(0, 1, None))
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all that is kept of a step: "frames", "rewards", "actions", and those of the features."""
+        return list(self._columns)
+
     def memory(self, name: str) -> Any:
         """Returns the rows of a field as they lie in memory, not copied: in a ring, step `n` is in row `n % size`."""
         if name not in self._columns:
