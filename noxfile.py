@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import tempfile
+import tomllib
 from pathlib import Path
 
 import nox
@@ -42,10 +43,18 @@ TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     # With the examples of plain torch that play games, which nothing else of that adapter needs.
     "sb3": (
         ("tests/sb3", "tests/torch/test_torch_examples.py"),
-        ("-e", f"{CORE}[cli,fast,testing,video]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH),
+        ("-e", f"{CORE}[cli,fast,testing,video]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH, "vizdoom"),
     ),
     "sbx": (("tests/sbx",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,progress]", "-e", SBX)),
     "torch": (("tests/torch",), ("-e", f"{CORE}[fast,testing]", "-e", f"{TORCH}[torchrl]", "tqdm")),
+}
+
+# Files that other programs read, by the schema that `build` checks them against.
+SCHEMAS = {
+    "citation-file-format": "CITATION.cff",
+    "github-workflows": ".github/workflows/*.yml",
+    "github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
 }
 
 # What `build` runs with each package once it is installed: the smallest thing that proves it works.
@@ -219,8 +228,17 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def build(session: nox.Session) -> None:
-    """An sdist and a wheel of every package, each installed where there is nothing else, and used."""
-    install(session, "build")
+    """An sdist and a wheel of every package, checked, and each installed where there is nothing else, and used.
+
+    With `-- release` it refuses what is not ready for others: see RELEASING.md.
+    """
+    install(session, "build", "check-jsonschema", "twine")
+    for schema, pattern in SCHEMAS.items():
+        files = sorted(str(file.relative_to(ROOT)) for file in ROOT.glob(pattern))
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
+    missing = missing_for_release()
+    if missing and "release" in session.posargs:
+        session.error("; ".join(missing))
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     links: list[str] = []
@@ -229,8 +247,10 @@ def build(session: nox.Session) -> None:
         # The environment that it builds in is its own, so that a constraint reaches it this way only.
         constraint = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
         session.run("python", "-m", "build", "--outdir", str(made), package, env=constraint)
+        archives = sorted(made.glob("*"))
+        session.run("twine", "check", "--strict", *map(str, archives))
         links += ["--find-links", str(made)]
-        for archive in sorted(made.glob("*")):
+        for archive in archives:
             session.log(f"using {archive.name} in a clean environment")
             with tempfile.TemporaryDirectory() as clean, session.chdir(clean):
                 session.run("python", "-m", "venv", "venv")
@@ -238,3 +258,19 @@ def build(session: nox.Session) -> None:
                 pip = (python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), *links)
                 session.run(*pip, str(archive), external=True)
                 session.run(python, "-c", round_trip, external=True)
+    for what in missing:
+        session.log(f"not ready for a release: {what}")
+
+
+def missing_for_release() -> list[str]:
+    """What a release needs that is not in the repository yet."""
+    said = {file: file.read_text().partition('__version__ = "')[2][:-2] for file in ROOT.glob("*/*/src/*/_version.py")}
+    version = min(said.values())
+    missing = [f"{file.relative_to(ROOT)} does not say {version}" for file, other in said.items() if other != version]
+    if f"version: {version}\n" not in (ROOT / "CITATION.cff").read_text():
+        missing.append(f"CITATION.cff does not say {version}")
+    if "unreleased" in (ROOT / "CHANGELOG.md").read_text().partition(f"## {version}")[2].partition("\n")[0]:
+        missing.append(f"CHANGELOG.md has no date for {version}")
+    projects = {package: tomllib.loads((ROOT / package / "pyproject.toml").read_text()) for package in ROUND_TRIPS}
+    homeless = [package for package, project in projects.items() if "urls" not in project["project"]]
+    return [*missing, f"no [project.urls] in {', '.join(homeless)}"] if homeless else missing
