@@ -99,3 +99,56 @@ def test_tensors_are_the_callers_to_change() -> None:
         part.zero_() if part.dtype != torch.bool else part.logical_not_()
     del samples
     assert_same_as_stock(ours, stock)
+
+
+@pytest.mark.parametrize("cls", [cab.CompressedReplayBuffer, cab.CompressedPrioritizedReplayBuffer])
+def test_a_reset_frees_what_was_sampled(cls: Any) -> None:
+    fresh, sampled = filled(cls), filled(cls)
+    sampled.sample(3)
+    assert sampled._direct is not None
+    for buffer in (fresh, sampled):
+        buffer.reset()
+    assert sampled.observations.store.nbytes == fresh.observations.store.nbytes
+
+
+@pytest.mark.parametrize("n_envs", [1, 4])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.array([40, 45], np.uint8),
+        np.array([40, 45], np.uint64),
+        np.array([3, -1, -50]),
+        [3],
+        [3, 4],
+        np.array([7]),
+        np.array([], np.int64),
+    ],
+    ids=str,
+)
+def test_rows_of_any_kind(rows: Any, n_envs: int) -> None:
+    ours, stock = filled(cab.CompressedReplayBuffer, n_envs), filled(ReplayBuffer, n_envs)
+    for seed in range(3):
+        assert_same(seeded(seed, ours._get_samples, rows), seeded(seed, stock._get_samples, rows))
+    assert seeded(5, after_a_sample, ours, rows) == seeded(5, after_a_sample, stock, rows)
+
+
+def after_a_sample(buffer: Any, rows: Any) -> float:
+    buffer._get_samples(rows)
+    return float(np.random.random())  # noqa: NPY002 - what SB3 draws from
+
+
+@pytest.mark.parametrize("wrong", [[50], [-51], [0, 2**40]])
+def test_rows_that_are_not_there(wrong: list[int]) -> None:
+    ours = filled(cab.CompressedReplayBuffer)
+    with pytest.raises(IndexError):
+        ours._get_samples(np.array(wrong))
+
+
+def test_a_buffer_that_is_given_another_device_or_method() -> None:
+    ours = filled(cab.CompressedReplayBuffer)
+    ours.sample(3)
+    ours.device = torch.device("meta")
+    assert ours.sample(3).rewards.device.type == "meta"
+    own = filled(cab.CompressedReplayBuffer)
+    own.to_torch = lambda array, copy=True: torch.tensor(array, dtype=torch.float64)
+    assert own.sample(3).rewards.dtype == torch.float64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -117,16 +118,16 @@ def test_arrays_and_columns_that_do_not_belong_together() -> None:
         ca.TransitionReader(first, ca.zeros(first.shape, np.uint8, item_ndim=2), [])
     with pytest.raises(ValueError, match="alike"):
         ca.TransitionReader(first, second[:3], [])
-    for column in (np.zeros((6, 3)), np.zeros((3, 7)).T, np.zeros(GRID, object)):
+    for column in (np.zeros((6, 3)), np.zeros((3, 7)).T, np.zeros(GRID, object), np.ma.zeros(GRID)):
         with pytest.raises(ValueError, match="a row for each cell"):
             ca.TransitionReader(first, second, [column])
 
 
-def test_a_copy_reads_arrays_of_its_own() -> None:
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda reader: pickle.loads(pickle.dumps(reader))])
+def test_a_copy_reads_arrays_of_its_own(copied: Any) -> None:
     first, second, plain, _ = pair("delta", (8, 8))
     rewards = np.zeros(GRID)
-    reader = ca.TransitionReader(first, second, [rewards], np.empty)
-    other = copy.deepcopy(reader)
+    other = copied(ca.TransitionReader(first, second, [rewards]))
     first[...], rewards[...] = 0, 5
     items, _, (rows,) = other.read(np.arange(4))
     assert np.array_equal(items, flat(plain)[:4])

@@ -42,7 +42,11 @@ class DirectSampler:
     """
 
     def __init__(self, buffer: Any, memory: Memory) -> None:
-        self._arrays = [getattr(buffer, name) for name in FIELDS]
+        self._arrays, self._device, self._rows = (
+            [getattr(buffer, name) for name in FIELDS],
+            buffer.device,
+            buffer.buffer_size,
+        )
         obs, after, actions, *numbers = self._arrays
         self._reader = ca.TransitionReader(obs, after, [actions, *(field[..., None] for field in numbers)], memory)
 
@@ -50,6 +54,8 @@ class DirectSampler:
     def of(cls, buffer: Any, memory: Memory) -> DirectSampler | None:
         """Returns what samples a buffer, or None if that is to do so in SB3's way, or in its own."""
         is_here = torch.device(buffer.device).type == "cpu" and samples_as_sb3(type(buffer))
+        if STOCK.keys() & vars(buffer).keys():  # somebody has given this very buffer a method of its own
+            return None
         if not is_here or any(type(getattr(buffer, name)) is not ObservationArray for name in FIELDS[:2]):
             return None
         fields = [getattr(buffer, name) for name in FIELDS[2:]]
@@ -59,15 +65,20 @@ class DirectSampler:
         return cls(buffer, memory) if is_known else None
 
     def is_for(self, buffer: Any) -> bool:
-        """Whether a buffer still has the arrays that are read here."""
-        return all(getattr(buffer, name) is array for name, array in zip(FIELDS, self._arrays, strict=True))
+        """Whether a buffer still has the arrays that are read here, and its samples go where they went."""
+        return buffer.device is self._device and all(
+            getattr(buffer, name) is array for name, array in zip(FIELDS, self._arrays, strict=True)
+        )
 
     def samples(self, rows: Array, envs: int) -> ReplayBufferSamples:
-        """Returns what SB3's `_get_samples` does for these rows."""
-        if envs == 1:  # of which numpy draws nothing
-            return self.samples_at(rows)
-        drawn = np.random.randint(0, high=envs, size=(len(rows),))  # noqa: NPY002 - as SB3 draws
-        return self.samples_at(rows * envs + drawn)
+        """Returns what SB3's `_get_samples` does for these rows, which are of int64."""
+        drawn: Any = 0  # as numpy draws of one environment, too, without a random number
+        if envs > 1:
+            drawn = np.random.randint(0, high=envs, size=(len(rows),))  # noqa: NPY002 - as SB3 draws
+        try:
+            return self.samples_at(rows * envs + drawn)
+        except IndexError:  # of rows that are counted from the end, as numpy lets SB3 do; or of some that are not there
+            return self.samples_at(np.arange(self._rows)[rows] * envs + drawn)
 
     def samples_at(self, positions: Array) -> ReplayBufferSamples:
         """Returns transitions, of which those of a row's environments are one after the other."""

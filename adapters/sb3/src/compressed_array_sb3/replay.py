@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar
 
+import numpy as np
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
@@ -73,7 +74,8 @@ class CompressedReplay(CompressedBuffer):
         )
 
     def _get_samples(self, batch_inds: Any, env: Any = None) -> Any:
-        direct = self._direct_sampler(env)
+        is_usual = type(batch_inds) is np.ndarray and batch_inds.dtype == np.int64 and batch_inds.ndim == 1
+        direct = self._direct_sampler(env) if is_usual else None
         if direct is None:
             return super()._get_samples(batch_inds, env=env)
         return self._converted(direct.samples(batch_inds, self.n_envs))
@@ -103,6 +105,10 @@ class CompressedReplay(CompressedBuffer):
             env_idx: The environment.
         """
         return self._copy_of(self.next_observations, idx, env_idx)  # type: ignore[attr-defined]  # of SB3's buffer
+
+    def _allocate(self, before: Any = None) -> None:
+        self._direct = None  # which would keep the arrays that are replaced
+        super()._allocate(before)
 
     def _stored(self) -> int:
         stores = {id(array.store): array.store for array in self._arrays() if getattr(array, "store", None) is not None}

@@ -49,8 +49,13 @@ class TransitionReader:
         if a.store is not b.store or a.shape != b.shape or a.dtype != b.dtype or not grid:
             raise ValueError("the two arrays have to be alike, with a grid, and on one store")
         for column in columns:
-            if column.shape[: len(grid)] != grid or not column.flags.c_contiguous or column.dtype.hasobject:
-                raise ValueError(f"a column has to be of C order, without objects, and a row for each cell of {grid}")
+            if (
+                type(column) is not np.ndarray
+                or column.shape[: len(grid)] != grid
+                or not column.flags.c_contiguous
+                or column.dtype.hasobject
+            ):
+                raise ValueError(f"a column has to be plain, of C order, and a row for each cell of {grid}")
         self._arrays, self._given, self._store, self._memory = (first, second), list(columns), a.store, memory
         self._item_shape, self._dtype, self._item_nbytes = a.item_shape, a.dtype, a.item_nbytes
         self._grid, self._size = grid, prod(grid)

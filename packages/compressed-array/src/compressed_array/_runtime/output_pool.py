@@ -38,12 +38,7 @@ class OutputPool:
         return lent + sum(block.nbytes for block in self._back.copy())
 
     def lend(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Dense:
-        """Returns a new array for a batch, of whatever was there before; plain memory if there is none to lend.
-
-        Args:
-            shape: The shape of the array.
-            dtype: Its dtype.
-        """
+        """A new array, of whatever was there before; plain memory if there is none to lend."""
         nbytes = prod(shape) * dtype.itemsize
         block = self._block(nbytes) if SMALLEST <= nbytes <= LARGEST else None
         if block is None:
@@ -74,4 +69,14 @@ def _take_back(block: Bytes, lent: dict[int, Any], back: deque[Bytes], _: object
     back.append(block)
 
 
-lend = OutputPool().lend
+_pool = OutputPool()
+
+
+def lend(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Dense:
+    """Returns a new array for a batch, of whatever was there before, in memory that all arrays of the process share.
+
+    Args:
+        shape: The shape of the array.
+        dtype: Its dtype.
+    """
+    return _pool.lend(shape, dtype)
