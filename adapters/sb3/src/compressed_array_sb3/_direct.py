@@ -42,18 +42,16 @@ class DirectSampler:
     """
 
     def __init__(self, buffer: Any, memory: Memory) -> None:
-        self._arrays, self._device, self._rows = (
-            [getattr(buffer, name) for name in FIELDS],
-            buffer.device,
-            buffer.buffer_size,
-        )
+        self._arrays = [getattr(buffer, name) for name in FIELDS]
+        self._device, self._rows = buffer.device, buffer.buffer_size
         obs, after, actions, *numbers = self._arrays
         self._reader = ca.TransitionReader(obs, after, [actions, *(field[..., None] for field in numbers)], memory)
 
     @classmethod
     def of(cls, buffer: Any, memory: Memory) -> DirectSampler | None:
         """Returns what samples a buffer, or None if that is to do so in SB3's way, or in its own."""
-        is_here = torch.device(buffer.device).type == "cpu" and samples_as_sb3(type(buffer))
+        made_as: type[BaseBuffer] = type(buffer)
+        is_here = torch.device(buffer.device).type == "cpu" and samples_as_sb3(made_as)
         if STOCK.keys() & vars(buffer).keys():  # somebody has given this very buffer a method of its own
             return None
         if not is_here or any(type(getattr(buffer, name)) is not ObservationArray for name in FIELDS[:2]):

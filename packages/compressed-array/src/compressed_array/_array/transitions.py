@@ -97,7 +97,7 @@ class TransitionReader:
             items,
             after,
             [
-                np.ndarray((count, *column.shape[1:]), column.dtype, block, begin * count)  # type: ignore[arg-type]  # a buffer
+                np.ndarray((count, *column.shape[1:]), column.dtype, block, begin * count)
                 for column, begin in zip(self._columns, self._begins, strict=True)
             ],
         )
