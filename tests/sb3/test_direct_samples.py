@@ -152,3 +152,10 @@ def test_a_buffer_that_is_given_another_device_or_method() -> None:
     own = filled(cab.CompressedReplayBuffer)
     own.to_torch = lambda array, copy=True: torch.tensor(array, dtype=torch.float64)
     assert own.sample(3).rewards.dtype == torch.float64
+
+
+@pytest.mark.parametrize("codec", ["zstd-3", "gzip1", "delta", "auto"])
+def test_a_pickle_of_any_codec_is_sampled(codec: str) -> None:
+    ours, stock = filled(cab.CompressedReplayBuffer, codec=codec), filled(ReplayBuffer)
+    ours.sample(3)
+    assert_same_as_stock(pickle.loads(pickle.dumps(ours)), stock)

@@ -21,7 +21,6 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.save_util import load_from_pkl, save_to_pkl
 
-import compressed_array as ca
 import compressed_array_sb3 as cab
 from compressed_array_sb3 import replay
 from sb3_helpers.experience import DICT, SPACES, assert_same, play, seeded
@@ -87,9 +86,9 @@ def test_samples_belong_to_the_caller() -> None:
 def test_obs_and_next_obs_are_decoded_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = filled(cab.CompressedReplayBuffer, STACKED, 200, 70)
     wanted = seeded(0, buffer.sample, 50)
-    calls = []
-    monkeypatch.setattr(ca, "read_pair", lambda *args, real=ca.read_pair: calls.append(args) or real(*args))
-    monkeypatch.setattr(type(buffer.observations), "read", None)  # nothing is read alone
+    calls, store = [], type(buffer.observations.store)
+    monkeypatch.setattr(store, "read_pair", lambda *args, real=store.read_pair: calls.append(args) or real(*args))
+    monkeypatch.setattr(store, "read", None)  # nothing is read alone
     assert_same(seeded(0, buffer.sample, 50), wanted)
     assert len(calls) == 1
 

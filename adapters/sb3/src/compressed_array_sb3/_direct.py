@@ -56,6 +56,8 @@ class DirectSampler:
             return None
         if not is_here or any(type(getattr(buffer, name)) is not ObservationArray for name in FIELDS[:2]):
             return None
+        if buffer.observations.store is not buffer.next_observations.store:  # as after a pickle, with some codecs
+            return None
         fields = [getattr(buffer, name) for name in FIELDS[2:]]
         shape = (buffer.buffer_size, buffer.n_envs)
         are_plain = all(type(field) is np.ndarray and field.flags.c_contiguous for field in fields)
