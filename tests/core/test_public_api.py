@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import subprocess
 import sys
 
 import pytest
 
 import compressed_array as ca
+from core_helpers.docstrings import public_modules
 
 PUBLIC = [
     "BusyStoreError",
@@ -55,13 +55,7 @@ def test_the_public_names_are_these() -> None:
     assert sorted(names) == sorted(PUBLIC)
 
 
-def public_modules() -> list[str]:
-    found = pkgutil.walk_packages(ca.__path__, "compressed_array.", onerror=lambda name: None)  # torch may be missing
-    names = [info.name for info in found if not any(part.startswith("_") for part in info.name.split("."))]
-    return ["compressed_array", *names]
-
-
-@pytest.mark.parametrize("name", public_modules())
+@pytest.mark.parametrize("name", public_modules(ca))
 def test_every_public_module_says_its_names(name: str) -> None:
     if name in ("compressed_array.torch", "compressed_array.recording.gymnasium"):
         pytest.importorskip(name.rpartition(".")[2])

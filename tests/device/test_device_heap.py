@@ -15,7 +15,7 @@ import compressed_array as ca
 from compressed_array.torch import DeviceArray, TorchHeap
 from compressed_array.torch import _heap as heaps
 from core_helpers.streams import Stacked
-from device_helpers.device_streams import CODECS, Twins
+from device_helpers.device_streams import CODECS, Twins, sweep
 
 CPU = torch.device("cpu")
 CODED = [codec for codec in CODECS if codec != "none"]
@@ -54,11 +54,11 @@ def test_memory_never_exceeds_what_lives_by_much(codec: str, kind: str) -> None:
     for _ in range(60):
         twins.add(20)
         store = stored(twins)
-        theirs = [heap for heap, _, _ in store.frames.coder.heaps()]
+        theirs = [held.heap for held in store.frames.coder.heaps()]
         taken = sum(heap.nbytes for heap in theirs)
         segments = sum(max((s.rows for s in heap._segments if s), default=0) * heap.row_nbytes for heap in theirs)
-        found = store.frames._new_sweep().to_fetch[1::2]
-        live = sum(int(rows.sum()) * heap.row_nbytes for heap, rows in zip(theirs, found, strict=True))
+        found = store.frames._new_sweep().needed_of
+        live = sum(int(needed.rows.sum()) * heap.row_nbytes for heap, needed in zip(theirs, found, strict=True))
         peaks.append(taken)
         assert taken <= 1.5 * live + segments + 2 * heaps.SMALLEST_SEGMENT
     assert max(peaks[30:]) <= 1.6 * max(peaks[:30]) + heaps.SMALLEST_SEGMENT
@@ -74,7 +74,7 @@ def test_zeros_over_everything_give_the_memory_back(codec: str) -> None:
         array[...] = torch.zeros((), dtype=torch.uint8)
         plain.zero_()
     twins.arrays[0].compact()
-    stored(twins).sweep()
+    sweep(stored(twins))
     assert stored(twins).nbytes < full / 4
     twins.check()
     twins.add(50)
@@ -89,7 +89,7 @@ def test_an_array_that_is_gone_is_not_held() -> None:
     del twins.arrays[1]
     gc.collect()
     store.compact()
-    store.sweep()
+    sweep(store)
     assert store.nbytes < full / 4
 
 
@@ -118,8 +118,8 @@ def test_a_sweep_leaves_little_garbage() -> None:
     plain[gone] = 0
     store = array.store
     assert store is not None
-    store.sweep()
-    heaps_there = [heap for heap, _, _ in store.frames.coder.heaps()]
+    sweep(store)
+    heaps_there = [held.heap for held in store.frames.coder.heaps()]
     live = sum(heap.live_rows * heap.row_nbytes for heap in heaps_there)
     assert sum(heap.nbytes for heap in heaps_there) <= 1.5 * live
     assert torch.equal(array[:], plain)
@@ -171,7 +171,7 @@ def test_a_ring_goes_on_under_a_cap_that_holds_it(codec: str) -> None:
     """The predecessor's heap overwrote payloads when it was compacted in the middle of a write."""
     free = Twins(codec, 16, Stacked(2, 4, (1, 20, 20)))
     free.add(100)
-    cap = 4 * sum(heap.nbytes for heap, _, _ in stored(free).frames.coder.heaps())
+    cap = 4 * sum(held.heap.nbytes for held in stored(free).frames.coder.heaps())
     twins = Twins(codec, 16, Stacked(2, 4, (1, 20, 20)), heap_bytes=cap)
     for _ in range(100):
         twins.add(7)

@@ -17,7 +17,7 @@ import compressed_array as ca
 from compressed_array.torch import DeviceArray
 from compressed_array.torch._state import checksum, with_checksum
 from core_helpers.streams import Stacked
-from device_helpers.device_streams import Twins
+from device_helpers.device_streams import Twins, sweep
 
 pytestmark = pytest.mark.long
 
@@ -100,7 +100,7 @@ def use(array: DeviceArray) -> None:
             assert (array[step] == step + 1).all()
         array[:]
         if array.store is not None:
-            array.store.sweep()
+            sweep(array.store)
             array.state_dict()
         assert (array[2] == 3).all()
     except (ca.CorruptPayloadError, ca.HeapFullError):

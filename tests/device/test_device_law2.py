@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import compressed_array as ca
-from compressed_array._runtime.casting import cast_exactly
-from compressed_array.torch import DeviceArray, numpy_dtype_to_torch
+from compressed_array import dtypes
+from compressed_array.torch import DeviceArray, cast_exactly, numpy_dtype_to_torch
 from compressed_array.torch._values import as_tensor, cast_tensor_exactly
 from core_helpers.values import DOES_NOT_FIT, FITS
 from device_helpers.device_streams import bits
@@ -52,17 +52,18 @@ def test_a_value_that_fits_is_stored_as_numpy_stores_it(value: Any, dtype: str, 
 
 @given(st.data())
 def test_tensors_are_cast_by_the_rule_for_arrays(data: st.DataObject) -> None:
-    """On a device torch does what numpy does on the host."""
+    """On a device torch does what numpy does on the host, and a tensor of the host is treated as an array is."""
     numbers = st.sampled_from([np.dtype(c) for c in "?bBhHiIqQefdFD"])
     value = data.draw(hnp.arrays(data.draw(numbers), 3))
     dtype, tensor = data.draw(numbers), as_tensor(value)
-    try:
-        expected = cast_exactly(value, dtype)
-    except ca.LossyWriteError:
-        with pytest.raises(ca.LossyWriteError, match="does not fit"):
-            cast_tensor_exactly(tensor, numpy_dtype_to_torch(dtype))
-        return
-    np.testing.assert_array_equal(cast_tensor_exactly(tensor, numpy_dtype_to_torch(dtype)), expected)
+    for cast in (cast_exactly, cast_tensor_exactly):
+        try:
+            expected = dtypes.cast_exactly(value, dtype)
+        except ca.LossyWriteError:
+            with pytest.raises(ca.LossyWriteError, match="does not fit"):
+                cast(tensor, numpy_dtype_to_torch(dtype))
+        else:
+            np.testing.assert_array_equal(cast(tensor, numpy_dtype_to_torch(dtype)), expected)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import compressed_array as ca
 from compressed_array.torch import DeviceArray
 from core_helpers.interruptions import Interruption
 from core_helpers.streams import Stacked
-from device_helpers.device_streams import Twins
+from device_helpers.device_streams import Twins, sweep
 
 pytestmark = pytest.mark.long
 
@@ -58,7 +58,7 @@ def test_handlers_are_served_or_refused(codec: str, during: str, does: str) -> N
             elif during == "swap":
                 got = array.swapaxes(0, 1)[:].transpose(0, 1)
             else:
-                array.store.sweep()
+                sweep(array.store)
         if during in ("read", "pickle", "swap"):
             assert torch.equal(got[:19], before[:19])
         plain[row] = written
@@ -86,7 +86,7 @@ def test_an_interrupt_at_any_point_leaves_an_array_that_works(codec: str, during
         "step": lambda: array.__setitem__(row, written),
         "rows": lambda: array.__setitem__(slice(row, row + 1), written[None]),
         "read": lambda: array[:],
-        "sweep": lambda: array.store.sweep(),
+        "sweep": lambda: sweep(array.store),
         "compact": array.compact,
         "state": lambda: array.state_dict(),
         "load": lambda: array.load_state_dict(state),

@@ -16,7 +16,7 @@ from compressed_array.torch._frames import StoredFrames
 from compressed_array.torch._lanes import DeviceLanes
 from compressed_array.torch._pending import PendingSteps
 from core_helpers.streams import Stacked
-from device_helpers.device_streams import Twins
+from device_helpers.device_streams import Twins, sweep
 
 
 @pytest.mark.parametrize("lanes", [1, 4])
@@ -35,8 +35,8 @@ def test_steps_that_wait_are_stored_as_others_are(
         twins.add(150)
         twins.check()
         store = twins.arrays[0].store
-        store.sweep()
-        stored.append((store.frames.table.taken, store.live_nbytes))
+        sweep(store)
+        stored.append((store.frames.table.taken, store.frames.live_nbytes))
         assert bool(waited) == is_quick
         waited.clear()
     (frames, live), (others, live_of_others) = stored

@@ -61,7 +61,7 @@ def test_what_a_stream_remembers_is_what_was_stored(
 ) -> None:
     if not kernels:
         monkeypatch.setattr(
-            loading, "_found", dict.fromkeys(("_runtime.numba_tools", "_stores.frames.kernels.new_frames"))
+            loading, "_found", dict.fromkeys(("_runtime.numba_tools", "_stores.frames.kernels.new_frames_for_device"))
         )
         rounds //= 3
     rng = np.random.default_rng(0)

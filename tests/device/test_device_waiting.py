@@ -18,7 +18,7 @@ from compressed_array.codecs.delta import Delta
 from compressed_array.torch import DeviceArray, _host_lanes, _lanes
 from compressed_array.torch._coders import delta
 from core_helpers.streams import Stacked
-from device_helpers.device_streams import Twins
+from device_helpers.device_streams import Twins, sweep
 from device_helpers.faults import FAULTS, name_of
 
 SHAPE = (4, 20, 20)
@@ -60,7 +60,7 @@ class Workshop(Twins):
         self.check()
 
     def sweep(self, value: int) -> None:
-        self.arrays[0].compact() if value % 2 else self.store.sweep()
+        self.arrays[0].compact() if value % 2 else sweep(self.store)
 
     def travel(self, value: int) -> None:
         if value % 2:
@@ -142,7 +142,7 @@ def test_what_waits_is_not_lost_when_storing_it_fails(fault: Any, when: str, how
             patch.setattr(where, name, failing)
             for _ in range(2):
                 try:
-                    twins.check() if how == "read" else store.sweep()
+                    twins.check() if how == "read" else sweep(store)
                 except KeyboardInterrupt:
                     continue
         twins.check()
@@ -186,7 +186,7 @@ def test_an_array_that_is_gone_waits_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("layout", [(1, 4), (3, 3)])
-def test_news_are_the_same_without_kernels(layout: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_frames_are_the_same_without_kernels(layout: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for is_native in (True, False):
         if not is_native:
@@ -194,9 +194,9 @@ def test_news_are_the_same_without_kernels(layout: tuple[int, int], monkeypatch:
         twins = Twins("delta", 30, Stacked(layout[0], layout[1], (1, 20, 20), episode=9))
         twins.add(14)
         waiting = twins.arrays[0].store.frames.pending
-        which = np.flatnonzero(np.repeat(waiting.count_new() > 0, layout[1]))
+        which = np.flatnonzero(np.repeat(waiting.count_new(None) > 0, layout[1]))
         which = which[which % layout[1] == layout[1] - 1]
-        found.append((waiting.steps, waiting.count_new(), waiting.frames(which, torch.device("cpu"))))
+        found.append((waiting.steps, waiting.count_new(None), waiting.frames(which, torch.device("cpu"))))
         twins.check()
     (steps, new, frames), (others, new_too, frames_too) = found
     assert steps == others > 1
@@ -225,7 +225,7 @@ def test_what_waits_is_not_lost_when_memory_stays_out() -> None:
         state = NoMemory(nth)
         try:
             with state:
-                twins.arrays[0].store.sweep() if nth % 2 else twins.arrays[0][:]
+                sweep(twins.arrays[0].store) if nth % 2 else twins.arrays[0][:]
         except torch.OutOfMemoryError:
             twins.check()
     assert state.left >= 0, "there are not so many operations"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import runpy
 import stat
 import subprocess
@@ -343,6 +344,24 @@ def test_what_another_process_is_writing_is_left_alone(tmp_path: Path) -> None:
     assert child.returncode == 0
     assert [*tmp_path.iterdir()] == [path]
     assert ca.load(path).shape == (20, 100_000)
+
+
+@pytest.mark.skipif(not ca.has_zstd(), reason="nothing is packed without zstd")
+def test_auto_goes_on_with_what_it_had_chosen(tmp_path: Path) -> None:
+    """A restored array says what its frames are compressed by, and writes the next ones in the same way."""
+    frames = np.zeros((600, 84, 84), np.uint8)
+    for i in range(600):
+        frames[i] = np.roll(frames[i - 1], 1, axis=0)
+        frames[i, i % 84] = i % 256
+    array = ca.compress(frames, codec="auto")
+    assert ca.shorthand(array.codec) == "delta-zstd"
+    ca.save(tmp_path / "a.ca", array)
+    for back in (ca.load(tmp_path / "a.ca"), pickle.loads(pickle.dumps(array))):
+        assert back.codec == array.codec
+        back[:300] = frames[300:]
+        assert_same(back, np.concatenate([frames[300:], frames[300:]]))
+    unpacked = ca.compress(np.random.default_rng(0).integers(0, 256, (50, 9000), np.uint8), codec="auto")
+    assert ca.shorthand(pickle.loads(pickle.dumps(unpacked)).codec) != "delta-zstd"
 
 
 @pytest.mark.parametrize("codec", ["delta", "gzip"])

@@ -19,7 +19,8 @@ from compressed_array._array import file
 from compressed_array._array.pickling import State
 from compressed_array._runtime.headers import PREFIX
 from compressed_array._stores.cell_export import FIRST_CODEC, CellExport
-from compressed_array._stores.frames.export import STREAMED_FROM, FrameExport
+from compressed_array._stores.frames.checks import STREAMED_FROM
+from compressed_array._stores.frames.export import FrameExport
 from compressed_array._stores.frames.groups import FIRST_PACKED, KIND_BITS, RAW_FRAME
 from compressed_array._stores.frames.layouts import Layout
 from compressed_array.codecs import _description

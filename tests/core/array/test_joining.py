@@ -116,9 +116,9 @@ def test_what_was_joined_is_freed_with_the_last_array(codec: str) -> None:
     other[0] = 3
     store.compact()
     if isinstance(store, FrameStore):
-        assert np.count_nonzero(store._frames.groups.table["references"]) <= 2 * 2  # two groups a lane
+        assert np.count_nonzero(store._frames.groups.table["uses"]) <= 2 * 2  # two groups a lane
     else:
-        assert int(store._heap._live.sum()) <= other.nbytes
+        assert int(store._heap.live.sum()) <= other.nbytes
 
 
 def test_what_cannot_be_joined_is_said_by_name() -> None:

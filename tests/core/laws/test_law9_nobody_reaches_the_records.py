@@ -323,6 +323,7 @@ LONG = {
 }
 
 
+@pytest.mark.same_everywhere
 @pytest.mark.parametrize("kind", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in KINDS])
 def test_every_call_through_c_is_right_or_refused(kind: str) -> None:
     calls = [name for name in CALLS if kind == "a view" or name not in LONG]

@@ -74,7 +74,7 @@ def test_no_two_share_memory_and_there_is_never_too_much(steps: list[tuple[str, 
         assert all((part == value).all() for part, value in held)
         assert lender.nbytes <= 8 * SMALLEST
     held.clear()
-    assert sum(block.nbytes for block in lender._back) == lender.nbytes
+    assert sum(block.nbytes for block in lender._free) == lender.nbytes
     assert not lender._lent
 
 

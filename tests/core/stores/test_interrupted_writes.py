@@ -10,7 +10,7 @@ import pytest
 import compressed_array as ca
 from compressed_array import _heap
 from compressed_array._stores import cells as _cellstore
-from compressed_array._stores.cells import ADDRESS_MASK
+from compressed_array._stores.base import ADDRESS_MASK
 from core_helpers.codecs import CODECS
 from core_helpers.interruptions import Interruption
 
@@ -34,9 +34,9 @@ def freed_twice(array: Any) -> Any:
         store._flush()
         records = np.unique(array.cells.numbers)
         records = records[records != 0]
-        heap, needed = store._heap, np.zeros(len(store._heap._live), np.int64)
+        heap, needed = store._heap, np.zeros(len(store._heap.live), np.int64)
         np.add.at(needed, (store._where[records] & ADDRESS_MASK) >> _heap.OFFSET_BITS, store._size[records])
-        return np.flatnonzero(heap._live < needed)
+        return np.flatnonzero(heap.live < needed)
 
 
 @pytest.mark.parametrize("codec", [name for name in ("gzip", "zstd", "rle-jit", "none") if name in CODECS])

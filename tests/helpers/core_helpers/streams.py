@@ -112,7 +112,7 @@ def frames_stored(store: Any) -> int:
 def groups_in_use(store: Any) -> int:
     with store.epochs.writing:
         store._flush(thoroughly=True)
-        return len(store._frames.groups.in_use())
+        return int(np.count_nonzero(store._frames.groups.table["where"]))
 
 
 def check_store(*arrays: Any) -> None:
@@ -128,15 +128,15 @@ def check_store(*arrays: Any) -> None:
         before = table["before"][held].astype(np.int64)
         by_lanes = np.concatenate([held, before[before > 0] - 1])
         needed = np.concatenate([frames.needed(np.concatenate(numbers)), by_lanes])
-        np.testing.assert_array_equal(table["references"], np.bincount(needed, minlength=len(table)))
-        used = groups.in_use()
-        assert (table["references"][used] > 0).all(), "a group that nobody needs"
+        np.testing.assert_array_equal(table["uses"], np.bincount(needed, minlength=len(table)))
+        used = np.flatnonzero(table["where"])
+        assert (table["uses"][used] > 0).all(), "a group that nobody needs"
         free = groups.free[: groups.counts[FREE]]
         assert sorted([*free.tolist(), *used.tolist()]) == list(range(len(table))), "a group is lost, or there twice"
         segments = (table["where"][used] & ADDRESS_MASK) >> OFFSET_BITS
-        live = np.zeros(len(frames.heap._live), np.int64)
+        live = np.zeros(len(frames.heap.live), np.int64)
         np.add.at(live, segments, table["size"][used].astype(np.int64))
-        np.testing.assert_array_equal(frames.heap._live, live)
+        np.testing.assert_array_equal(frames.heap.live, live)
 
 
 def assert_same_inside(one: Any, other: Any) -> None:

@@ -13,7 +13,7 @@ FAR = 1_000_000  # between the numbers of two writers' steps
 
 
 def act(writer: Any, index: int, steps: int, ready: Any, *, dies: bool) -> None:
-    """Add steps; then wait to be killed, or end without closing the writer."""
+    """Adds steps; then waits to be killed, or ends without closing the writer."""
     source = History("images", 2, seed=index, first=index * FAR)
     for _ in range(steps):
         source.add_to(writer)
@@ -29,7 +29,7 @@ def shown(number: int) -> Any:
 
 
 def act_for_ever(writer: Any, index: int) -> None:
-    """Add steps until somebody ends the process."""
+    """Adds steps until the process is ended from outside."""
     number, zero = index * FAR, np.zeros(1, bool)
     obs = shown(number)
     while True:

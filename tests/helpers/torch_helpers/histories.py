@@ -37,7 +37,7 @@ class Step:
 
 @dataclass
 class History:
-    """Steps of `lanes` environments with observations of a kind, made as they are added to buffers."""
+    """Steps of `lanes` environments with observations of a kind, made when they are added to buffers."""
 
     kind: str
     lanes: int
@@ -54,7 +54,7 @@ class History:
         return random_items(SHAPES[self.kind][0], dtype_of(self.kind), self.lanes, self._rng)
 
     def add_to(self, *buffers: Any, as_numpy: bool = False, **fields: Any) -> None:
-        """Make a step, and add it to buffers. The action is its number."""
+        """Makes a step, and adds it to buffers. The action is its number."""
         obs, after = self._obs, self._observations()
         terminated, truncated = (torch.rand(self.lanes, generator=self._rng) < self.ends for _ in range(2))
         reward, number = torch.randn(self.lanes, generator=self._rng), self.first + len(self.steps) * self.lanes

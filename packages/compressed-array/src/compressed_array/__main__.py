@@ -1,4 +1,4 @@
-"""`python -m compressed_array`, and the program `compressed-array`: the command line, if what it stands on is there."""
+"""`python -m compressed_array`, and the program `compressed-array`: if its dependencies are installed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
-INTERRUPTED = 130
+from compressed_array._cli import INTERRUPTED
 
 
 def main() -> None:
-    """Run the command line; without the extra `cli`, say how to install it and exit with 2."""
+    """Runs the command line; without the extra `cli`, says how to install it and exits with 2."""
     code = _exit_code()
     if code == INTERRUPTED:
         # A compile that was begun goes on in a thread, and an orderly end of the process would wait for it.

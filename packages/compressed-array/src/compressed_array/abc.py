@@ -3,8 +3,8 @@
 The contract is numcodecs': `codec_id`, `encode`, `decode`, `get_config`, `from_config`; two codecs are equal when
 their configs are, and a repr evaluates to the codec. So a numcodecs codec works here unmodified, and one written for
 us works there. Two classes may share a `codec_id` only if each takes the other's configs, and decodes what the other
-encoded under the same one. An array is encoded as it lies in memory, in C or in Fortran order, which is what whoever
-decodes it has to know; one that is not contiguous as its elements come in C order.
+encoded under the same one. A contiguous array is encoded in memory order (C or Fortran), which the decoder must know;
+any other in C order.
 
 Ours may offer more, and whatever they do not offer is filled in by a loop: `encode_batch` and `decode_batch` handle
 many records in one call, `max_encoded_size` bounds a payload, `for_dtype` adapts the codec to an array's items.
@@ -38,6 +38,9 @@ def as_bytes_view(buf: Buffer, most: int | None = None) -> npt.NDArray[np.uint8]
     Args:
         buf: Anything with a buffer: bytes, a memoryview, an array.
         most: How many bytes it may have at the most; more raise a ValueError.
+
+    >>> as_bytes_view(np.array([1, 256], "<u2"))
+    array([1, 0, 0, 1], dtype=uint8)
     """
     if isinstance(buf, memoryview):
         buf = np.asarray(buf)  # whose elements may be objects, and in Fortran order
@@ -65,7 +68,16 @@ def _refuse_compressed(array: npt.NDArray[Any]) -> None:
 
 
 def deliver(decoded: Buffer, out: Buffer | None) -> Buffer:
-    """Returns decoded bytes as they are, or `out` with the bytes copied into it, which they have to fill exactly."""
+    """Returns decoded bytes as they are, or `out` with the bytes copied into it, which they have to fill exactly.
+
+    Args:
+        decoded: What a codec decoded.
+        out: What `decode` was given to decode into, or None. Other bytes than it has room for raise a
+            `CorruptPayloadError`.
+
+    >>> deliver(b"abc", None), deliver(b"abc", bytearray(3))
+    (b'abc', bytearray(b'abc'))
+    """
     if out is None:
         return decoded
     source, target = as_bytes_view(decoded), writable_bytes_view(out)
@@ -76,7 +88,16 @@ def deliver(decoded: Buffer, out: Buffer | None) -> Buffer:
 
 
 def writable_bytes_view(out: Buffer) -> npt.NDArray[np.uint8]:
-    """Returns the memory of `out` as flat uint8; `out` has to be writable and contiguous, as a copy would be lost."""
+    """Returns the memory of `out` as flat uint8; `out` has to be writable and contiguous, as a copy would be lost.
+
+    Args:
+        out: What `decode` was given to decode into: a bytearray, a memoryview, an array.
+
+    >>> out = bytearray(3)
+    >>> writable_bytes_view(out)[:] = 65
+    >>> out
+    bytearray(b'AAA')
+    """
     if isinstance(out, memoryview):
         out = np.asarray(out)
     if isinstance(out, np.ndarray):
@@ -116,7 +137,11 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, buf: Buffer) -> Buffer:
-        """Returns the payload for the bytes of `buf`."""
+        """Returns the payload for the bytes of a buffer.
+
+        Args:
+            buf: What to encode, as `as_bytes_view` takes it.
+        """
 
     @abstractmethod
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
@@ -128,11 +153,19 @@ class Codec(ABC):
         """
 
     def max_encoded_size(self, nbytes: int) -> int | None:
-        """Returns the size of the largest payload that `nbytes` bytes can make, or None where the codec cannot say."""
+        """Returns the size of the largest payload that so many bytes can make, or None where the codec cannot say.
+
+        Args:
+            nbytes: The size of the buffer to be encoded.
+        """
         return None
 
     def for_dtype(self, dtype: np.dtype[Any]) -> Codec:
-        """Returns this codec, or one like it that is adapted to items of `dtype` where that helps."""
+        """Returns this codec, or one like it that is adapted to items of a dtype where that helps.
+
+        Args:
+            dtype: The dtype of the items of an array.
+        """
         return self
 
     def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
@@ -162,7 +195,11 @@ class Codec(ABC):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Returns the codec that `get_config` described; the `id` in the config is not looked at."""
+        """Returns the codec that `get_config` described.
+
+        Args:
+            config: What `get_config` returned. Its `id` is not looked at.
+        """
         return cls(**{k: v for k, v in config.items() if k != "id"})
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -183,7 +220,19 @@ class Codec(ABC):
 
 
 def encode_each(codec: Any, records: npt.NDArray[np.uint8]) -> Payloads:
-    """Does what `Codec.encode_batch` does, with anything that has numcodecs' `encode`."""
+    """Encodes each row of an array with anything that has numcodecs' `encode`, and returns the payloads.
+
+    One that would be no shorter than its row has the row's length, and no content, as `Codec.encode_batch` allows.
+
+    Args:
+        codec: The codec.
+        records: A C-contiguous array of shape (n, nbytes).
+
+    >>> from compressed_array import get_codec
+    >>> payloads = encode_each(get_codec("gzip"), np.zeros((3, 1000), np.uint8))
+    >>> len(payloads), bool((payloads.size < 100).all())
+    (3, True)
+    """
     count, row = len(records), records[0].nbytes if len(records) else 0
     # Each payload is copied out of the library's memory at once: hundreds of them alive together leave holes behind
     # that no allocator gives back. Those of a range lie together, where its records would: room enough for them.
@@ -204,9 +253,21 @@ def encode_each(codec: Any, records: npt.NDArray[np.uint8]) -> Payloads:
 
 
 def decode_each(codec: Any, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
-    """Does what `Codec.decode_batch` does, with anything that has numcodecs' `decode`.
+    """Decodes payload i into row i of an array with anything that has numcodecs' `decode`.
 
     Whatever that raises becomes a `CorruptPayloadError`.
+
+    Args:
+        codec: The codec.
+        payloads: As many as there are rows.
+        out: A C-contiguous array of shape (n, nbytes), which each payload must fill exactly.
+
+    >>> from compressed_array import get_codec
+    >>> gzip, records = get_codec("gzip"), np.full((3, 1000), 7, np.uint8)
+    >>> out = np.empty_like(records)
+    >>> decode_each(gzip, encode_each(gzip, records), out)
+    >>> bool((out == records).all())
+    True
     """
 
     def work(low: int, high: int) -> None:

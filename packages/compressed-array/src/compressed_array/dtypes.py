@@ -66,7 +66,7 @@ def find_buffer_dtypes(
     Args:
         obs_shape: A shape, or a space with `shape` and `dtype`. For a space of spaces, the result is a dict with such a
             pair for each key.
-        elem_dtype: The dtype of the elements, in the place of the space's own.
+        elem_dtype: The dtype of the elements, instead of the space's own.
         compression_method: A codec's name. For "rle-jit", all kernels are compiled along the way.
 
     >>> find_buffer_dtypes((84, 84))

@@ -20,7 +20,12 @@ __all__ = [
 
 
 class UnknownCodecError(ValueError):
-    """No codec has that name: none that is built in, registered, or offered by an installed package."""
+    """No codec has that name: none that is built in, registered, or offered by an installed package.
+
+    Args:
+        codec_id: The name.
+        known: The names that there are.
+    """
 
     def __init__(self, codec_id: str, known: list[str]) -> None:
         from difflib import get_close_matches  # not needed before somebody errs
@@ -36,7 +41,13 @@ class UnknownCodecError(ValueError):
 
 
 class CodecUnavailableError(ImportError):
-    """The codec is known, but the library it stands on is not installed."""
+    """The codec is known, but the library it needs is not installed.
+
+    Args:
+        codec_id: The codec's name.
+        extra: The extra that brings the library.
+        package: The package that has this extra.
+    """
 
     def __init__(self, codec_id: str, extra: str, package: str = "compressed-array") -> None:
         self.codec_id, self.extra, self.package = codec_id, extra, package
@@ -86,7 +97,11 @@ class BusyStoreError(RuntimeError):
 
 
 class NothingToSampleError(ValueError):
-    """There is nothing to sample: nothing was added yet, nothing of what is held will do, or every priority is zero."""
+    """There is nothing to sample: nothing was added yet, nothing of what is held will do, or every priority is zero.
+
+    Args:
+        message: What there is too little of, and what to do.
+    """
 
     def __init__(self, message: str = "there is nothing to sample yet: add something before") -> None:
         super().__init__(message)

@@ -101,6 +101,9 @@ def get_codec(spec: Any) -> Any:
 def parse_shorthand(text: str) -> dict[str, Any]:
     """Returns the config that a shorthand stands for.
 
+    Args:
+        text: A codec's name, with or without a level.
+
     >>> parse_shorthand("zstd-5")
     {'id': 'zstd', 'level': -5}
     """
@@ -115,6 +118,9 @@ def shorthand(codec: Any) -> str:
 
     What an array sets by itself, the itemsize of `rle`, is left out of it. Where no name says it all, as for a `zstd`
     with a dictionary, the text looks like the codec's repr with long values cut, and is no name that `get_codec` takes.
+
+    Args:
+        codec: A codec, of this package or of another one with numcodecs' interface.
 
     >>> shorthand(get_codec({"id": "gzip", "level": 9}))
     'gzip9'
@@ -144,8 +150,13 @@ def register_codec(cls: Any, codec_id: str | None = None, *, replace: bool = Fal
 
     Args:
         cls: A class with numcodecs' interface: `encode`, `decode` and `from_config`.
-        codec_id: The name to know it by, in the place of its own `codec_id`.
+        codec_id: The name to know it by, instead of its own `codec_id`.
         replace: Whether it may take the place of a codec that has that name already.
+
+    >>> from compressed_array.codecs.gzip import Gzip
+    >>> register_codec(Gzip, "mine")
+    >>> get_codec("mine9")
+    Gzip(level=9)
     """
     name = cls.codec_id if codec_id is None else codec_id
     if not isinstance(name, str) or not name:
@@ -159,7 +170,11 @@ def register_codec(cls: Any, codec_id: str | None = None, *, replace: bool = Fal
 
 
 def available_codecs() -> dict[str, CodecInfo]:
-    """Returns every codec known by name, with what is needed to use it. This imports the libraries to try them."""
+    """Returns every codec known by name, with what is needed to use it. This imports the libraries to try them.
+
+    >>> print(available_codecs()["gzip"])
+    available (built in)
+    """
     known = {name: CodecInfo(True, source="entry point") for name in _offered()}
     for name, built_in in _BUILT_IN.items():
         known[name] = CodecInfo(built_in.needs is None or _works(built_in.needs), built_in.extra)
@@ -198,7 +213,7 @@ def _works(library: str) -> bool:
 
 
 def class_of(codec_id: str) -> Any:
-    """The class of the codec of just that name, whether or not the library that it stands on is there."""
+    """Returns the class of the codec of just that name, whether or not the library that it needs is there."""
     for place in _places():
         if (cls := place(codec_id)) is not None:
             return cls

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._runtime.payloads import Payloads
-from compressed_array.abc import as_bytes_view, decode_each, encode_each
+from compressed_array.abc import as_bytes_view
+from compressed_array.codecs._batches import decode_batch, encode_batch
 
 __all__ = ["CodecTests", "mutations", "sample_buffers"]
 
@@ -27,7 +28,11 @@ DTYPES = ("?", "u1", "i2", "<u4", ">i4", "u8", "f2", "f4", ">f8", "c16", "M8[us]
 
 
 def sample_buffers() -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    """Yields named arrays that codecs tend to get wrong: empty, tiny, constant, random, of every dtype."""
+    """Yields named arrays that codecs tend to get wrong: empty, tiny, constant, random, of every dtype.
+
+    >>> next(sample_buffers())
+    ('empty', array([], dtype=uint8))
+    """
     rng = np.random.default_rng(7)
     yield "empty", np.empty(0, np.uint8)
     yield "one byte", np.array([7], np.uint8)
@@ -47,7 +52,17 @@ def sample_buffers() -> Iterator[tuple[str, npt.NDArray[Any]]]:
 
 
 def mutations(payload: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
-    """Yields payloads that no encoder wrote: cut, extended, with bits flipped, bytes replaced or stretches swapped."""
+    """Yields payloads that no encoder wrote: cut, extended, with bits flipped, bytes replaced or stretches swapped.
+
+    Args:
+        payload: What an encoder did write.
+        count: How many are made at random, beside three that are always tried. One that comes out as it went in is
+            left out.
+        seed: What the random ones are drawn by.
+
+    >>> [len(bad) for bad in mutations(b"payload", count=0)]
+    [0, 8, 14]
+    """
     rng = np.random.default_rng(seed)
     yield b""
     yield payload + b"\0"
@@ -183,7 +198,7 @@ class CodecTests:
             records = rng.integers(0, 3, (rows, nbytes), np.uint8)
             records[::2] = np.repeat(records[::2, ::8], 8, axis=1)[:, :nbytes]
             records[-1] = rng.integers(0, 256, nbytes, np.uint8)
-            payloads = self._encode_batch(records)
+            payloads = encode_batch(self.codec, records)
             assert len(payloads) == rows
             shrunk = np.flatnonzero(payloads.size < nbytes)
             for i in range(rows):
@@ -205,7 +220,9 @@ class CodecTests:
             for bad in mutations(payload, self.mutation_count, seed=len(payload)):
                 part = Payloads.from_parts([np.frombuffer(bad, np.uint8)])
                 alone = _decoded(lambda out, bad=bad: self.codec.decode(bad, out=out), array.nbytes)
-                batch = _decoded(lambda out, part=part: self._decode_batch(part, out.reshape(1, -1)), array.nbytes)
+                batch = _decoded(
+                    lambda out, part=part: decode_batch(self.codec, part, out.reshape(1, -1)), array.nbytes
+                )
                 assert alone is None or batch is None or alone == batch, name
                 try:
                     free = _bytes(self.codec.decode(bad))
@@ -219,7 +236,7 @@ class CodecTests:
         records = np.repeat(np.arange(40, dtype=np.uint8)[:, None], 20_000, axis=1)
         parts = [as_bytes_view(self.codec.encode(r)) for r in records]
         parts[33] = parts[33][: len(parts[33]) // 2]
-        _raises(self._decode_batch, Payloads.from_parts(parts), np.empty_like(records))
+        _raises(decode_batch, self.codec, Payloads.from_parts(parts), np.empty_like(records))
 
     def test_threads(self) -> None:
         """Threads may share a codec."""
@@ -232,20 +249,9 @@ class CodecTests:
         with ThreadPoolExecutor(8) as pool:
             assert all(pool.map(round_trip, arrays))
 
-    def _encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
-        batch = getattr(self.codec, "encode_batch", None)
-        return encode_each(self.codec, records) if batch is None else batch(records)
-
-    def _decode_batch(self, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
-        batch = getattr(self.codec, "decode_batch", None)
-        if batch is None:
-            decode_each(self.codec, payloads, out)
-        else:
-            batch(payloads, out)
-
     def _check_decode_batch(self, payloads: Payloads, records: npt.NDArray[np.uint8]) -> None:
         out = np.full_like(records, 0xA5)
-        self._decode_batch(payloads, out)
+        decode_batch(self.codec, payloads, out)
         assert (out == records).all()
 
 

@@ -15,7 +15,7 @@ from compressed_array.registry import shorthand
 
 __all__ = ["KeyUsage", "MemoryUsage", "available_memory", "size", "times", "usage_of"]
 
-PLAIN = "plain"  # what is said in the place of a codec where there is none
+PLAIN = "plain"  # shown where there is no codec
 
 
 @dataclass(frozen=True)
@@ -78,18 +78,25 @@ def usage_of(arrays: Sequence[Any], transitions: int, item_nbytes: int) -> KeyUs
     """Returns the usage of one field.
 
     Args:
-        arrays: The arrays that hold it, plain or compressed; several compressed ones share a store.
+        arrays: The arrays that hold it, plain or compressed.
         transitions: How many transitions are held.
         item_nbytes: How many bytes one item has.
+
+    >>> print(usage_of([np.zeros((1000, 8))], transitions=100, item_nbytes=64))
+    6.4 kB in a plain array of 64.0 kB
     """
     raw = transitions * len(arrays) * item_nbytes
     if getattr(arrays[0], "store", None) is None:
         return KeyUsage(raw, sum(array.nbytes for array in arrays), 0, PLAIN)
-    numbers = [numbers_of(array) for array in arrays]
-    held = np.concatenate(numbers)
-    held = held[held != 0]
-    stored = arrays[0].store.nbytes + sum(n.nbytes for n in numbers)
-    return KeyUsage(raw, stored, int(len(held) - len(np.unique(held))), shorthand(arrays[0].codec))
+    stores = {id(array.store): array.store for array in arrays}
+    stored, shared = sum(store.nbytes for store in stores.values()), 0
+    for store in stores.values():
+        numbers = [numbers_of(array) for array in arrays if array.store is store]
+        held = np.concatenate(numbers)
+        held = held[held != 0]
+        stored += sum(n.nbytes for n in numbers)
+        shared += len(held) - len(np.unique(held))
+    return KeyUsage(raw, stored, shared, shorthand(arrays[0].codec))
 
 
 def numbers_of(array: Any) -> npt.NDArray[Any]:
@@ -113,14 +120,30 @@ def available_memory() -> int | None:
 
 
 def times(ratio: float) -> str:
-    """Returns a text for people that says how many times smaller, or larger, something is."""
+    """Returns a text for people that says how many times smaller, or larger, something is.
+
+    Args:
+        ratio: How many bytes it would take plain, for each that it takes.
+
+    >>> times(31.2), times(0.5), times(1.0)
+    ('31.2x smaller', '2.0x larger', 'as large')
+    """
     if 0.95 <= ratio < 1.05:
         return "as large"
+    if ratio <= 0:  # nothing raw, only overhead
+        return "larger"
     return f"{ratio:.1f}x smaller" if ratio > 1 else f"{1 / ratio:.1f}x larger"
 
 
 def size(nbytes: float) -> str:
-    """Returns a text for people that says a number of bytes."""
+    """Returns a text for people that says a number of bytes.
+
+    Args:
+        nbytes: The number, whole or not.
+
+    >>> size(999), size(28_224), size(3e9)
+    ('999 B', '28.2 kB', '3.00 GB')
+    """
     for unit in ("B", "kB", "MB"):
         if nbytes < 1000:
             return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"

@@ -410,14 +410,14 @@ def needed_more_than_counted(*arrays: Any) -> str:
         before = table["before"][held].astype(np.int64)
         needed = [frames.needed(array._table.numbers) for array in arrays]
         counts = np.bincount(np.concatenate([*needed, held, before[before > 0] - 1]), minlength=len(table))
-        used, free = frames.groups.in_use(), frames.groups.free[: frames.groups.counts[FREE]]
-        live = np.zeros(len(frames.heap._live), np.int64)
+        used, free = np.flatnonzero(table["where"]), frames.groups.free[: frames.groups.counts[FREE]]
+        live = np.zeros(len(frames.heap.live), np.int64)
         np.add.at(live, (table["where"][used] & ADDRESS_MASK) >> OFFSET_BITS, table["size"][used].astype(np.int64))
-        if (table["references"] < counts).any() or (frames.heap._live < live).any():
+        if (table["uses"] < counts).any() or (frames.heap.live < live).any():
             return "freed twice"
         if sorted([*free.tolist(), *used.tolist()]) != list(range(len(table))):
             return "a group that is free and is not"
-        return "kept" if (table["references"] > counts).any() or (frames.heap._live > live).any() else ""
+        return "kept" if (table["uses"] > counts).any() or (frames.heap.live > live).any() else ""
 
 
 def interrupt() -> None:
@@ -426,7 +426,8 @@ def interrupt() -> None:
 
 @pytest.mark.usefixtures("_engine")
 @pytest.mark.parametrize("codec", [name for name in ("delta", "delta-zstd") if name in FRAME_CODECS])
-def test_an_interrupt_at_any_point_frees_nothing_twice(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 5])
+def test_an_interrupt_at_any_point_frees_nothing_twice(every: int, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SMALLEST_SEGMENT", "LARGEST_SEGMENT"):
         monkeypatch.setattr(_heap, name, 8192)  # so that segments die and are moved all the time
     writers = [Writer(Stacked(1, 1, (18, 18), seed=seed), 20, codec) for seed in range(3)]
@@ -434,7 +435,7 @@ def test_an_interrupt_at_any_point_frees_nothing_twice(codec: str, monkeypatch: 
     for turn in range(6):
         ring.take(*writers[turn % 3].next())
     kept, interrupted = [], 0
-    for nth in range(1, 4000):
+    for nth in range(1, 4000, every):
         data, *plain = writers[nth % 3].next()
         arrays, low = pickle.loads(data), 7 * nth % 31
         try:
@@ -457,8 +458,8 @@ def test_an_interrupt_at_any_point_frees_nothing_twice(codec: str, monkeypatch: 
         if interruption.left > 0:
             break
     ring.check()
-    assert interrupted > 300
-    assert len(kept) < interrupted / 50, kept  # where Python may come between what is done and what says so
+    assert interrupted > 300 / every
+    assert len(kept) < max(interrupted / 50, 3), kept  # where Python may come between what is done and what says so
 
 
 def test_beside_readers_and_the_other_way_round() -> None:

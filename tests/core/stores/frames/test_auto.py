@@ -185,7 +185,7 @@ def test_groups_have_more_frames_where_less_changes(codec: str) -> None:
             array[low : low + 4] = plain[low : low + 4]
         assert_same(array, plain)
         table = array.store._frames.groups.table
-        lengths[kind] = int(table["count"][table["references"] > 0].max())
+        lengths[kind] = int(table["count"][table["uses"] > 0].max())
     assert lengths["calm"] >= 32
     assert lengths["noise"] == 8
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import compressed_array as ca
 from compressed_array._runtime.loading import native
-from compressed_array._stores.frames import codebook_learning, codebooks, export, residuals
-from compressed_array._stores.frames.codebooks import BEHIND, BITS, LENGTHS, NBYTES, WHOLE, ZEROS, Book
+from compressed_array._stores.frames import checks, codebook_learning, codebooks, residuals
+from compressed_array._stores.frames.codebooks import BEHIND, BITS_AT, BOOK_NBYTES, LENGTHS_AT, WHOLE, ZEROS, Book
 from compressed_array._stores.frames.groups import ZSTD
 from compressed_array.codecs import _changes
 
@@ -43,7 +43,7 @@ def words(kind: str, count: int, word: int, rng: np.random.Generator) -> np.ndar
 
 @given(
     kinds=st.lists(st.sampled_from(KINDS), min_size=2, max_size=2),
-    word=st.sampled_from(codebooks.WORD_SIZES),
+    word=st.sampled_from(codebooks.CODED_SIZES),
     count=st.integers(1, 300),
     seed=st.integers(0, 9999),
 )
@@ -54,7 +54,7 @@ def test_words_come_back(kinds: list[str], word: int, count: int, seed: int) -> 
     assert codebooks.checked(book) is not None
     assert Book.of(book).data().tobytes() == book.tobytes()
     frame = np.ascontiguousarray(words(kinds[1], count, word, rng)).view(np.uint8)
-    body = codebooks.encoded(frame, book)
+    body = codebooks.encode_numpy(frame, book)
     assert codebooks.encode(frame, book) == body
     assert codebooks.size_of(frame, book) == (frame.size if body is None else len(body))
     if body is None:
@@ -62,8 +62,8 @@ def test_words_come_back(kinds: list[str], word: int, count: int, seed: int) -> 
     there, back = np.frombuffer(body, np.uint8), np.empty_like(frame)
     codebooks.decode(there, book, back)
     assert back.tobytes() == frame.tobytes()
-    assert codebooks.fits(there, book, frame.size)
-    assert not codebooks.fits(np.append(there, np.uint8(0)), book, frame.size)
+    assert codebooks.is_valid(there, book, frame.size)
+    assert not codebooks.is_valid(np.append(there, np.uint8(0)), book, frame.size)
     kernels = native("_stores.frames.kernels.codebook_functions")
     if kernels is not None:
         back[:], behind = 0, np.append(there, np.zeros(BEHIND, np.uint8))
@@ -127,16 +127,16 @@ def test_codes_are_as_short_as_prefix_codes_may_be(weights: list[int]) -> None:
         (3, 9),
         (3, 17),
         (4, 3),
-        (LENGTHS + 7, 9),
-        (BITS, 7),
-        (BITS + 255, 200),
+        (LENGTHS_AT + 7, 9),
+        (BITS_AT, 7),
+        (BITS_AT + 255, 200),
     ],
 )
 def test_books_from_outside_are_checked(place: int, value: int) -> None:
     book = codebook_learning.learn(words("brains", 500, 4, np.random.default_rng(0)).view(np.uint8), 4)
-    assert Book.of(book)[:5] == (4, 16, 16, 8, codebooks.TURNED)
+    assert Book.of(book)[:5] == (4, 16, 16, 8, codebooks.ROTATED)
     assert codebooks.checked(book[:-1]) is None
-    assert book.size == NBYTES
+    assert book.size == BOOK_NBYTES
     book[place] = value
     assert codebooks.checked(book) is None
 
@@ -144,7 +144,7 @@ def test_books_from_outside_are_checked(place: int, value: int) -> None:
 @pytest.mark.parametrize("engine", ["kernels", "numpy"])
 def test_records_by_a_book_from_outside_are_checked(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if engine == "numpy":
-        monkeypatch.setattr(export, "native", lambda name: None)
+        monkeypatch.setattr(checks, "native", lambda name: None)
     elif not ca.has_numba():
         pytest.skip("there are no kernels here")
     frame = words("rows of zeros", 64, 4, np.random.default_rng(3)).view(np.uint8)
@@ -152,12 +152,12 @@ def test_records_by_a_book_from_outside_are_checked(engine: str, monkeypatch: py
     assert any(ZEROS <= bits < WHOLE for bits in Book.of(book).bits)
     coded = codebooks.encode(frame, book)
     assert coded is not None
-    lengths, books = np.array([frame.size, 300, NBYTES]), [None, None, book]
+    lengths, books = np.array([frame.size, 300, BOOK_NBYTES]), [None, None, book]
 
     def fits(number: int, body: bytes, nbytes: int = frame.size) -> bool:
-        body = residuals.head(residuals.word(residuals.BOOK, number, 1)) + body
+        body = residuals.code_bytes(residuals.prediction_code(residuals.BOOK, number, 1)) + body
         data = np.frombuffer(_changes.varint(len(body) << 2 | ZSTD) + body, np.uint8)
-        return export._fits(data, False, 1, nbytes, lengths, books)
+        return checks.is_valid_group(data, False, 1, nbytes, lengths, books)
 
     assert fits(2, coded)
     assert not any(fits(number, coded) for number in (0, 1, 3, 1000))

@@ -13,6 +13,7 @@ import pytest
 import compressed_array as ca
 from compressed_array import _heap
 from compressed_array._runtime import threads as _parallel
+from compressed_array._stores.frames import engine_native
 from compressed_array._stores.frames.groups import ADDRESS_MASK, FIRST_PACKED, TAG_BITS
 from compressed_array.errors import CorruptPayloadError
 from core_helpers import streams
@@ -209,7 +210,7 @@ def test_threads_that_read_a_batch_together(codec: str, monkeypatch: pytest.Monk
         pytest.skip("there are no kernels here")
     monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "4")
     monkeypatch.setattr(_parallel, "_pool", _parallel.Pool())
-    monkeypatch.setattr(_parallel, "MIN_BYTES_PER_THREAD", 1)
+    monkeypatch.setattr(engine_native, "WORTH_A_THREAD", 1)
     stream = Stacked(2, 4, (1, 20, 20))
     obs, next_obs = pair((300, *stream.items().shape), codec, 3)
     steps = list(stream.steps(300))
@@ -224,10 +225,35 @@ def test_threads_that_read_a_batch_together(codec: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif(not ca.has_numba(), reason="there are no kernels here")
+def test_reads_are_shared_only_where_threads_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "2")
+    monkeypatch.setattr(engine_native.NativeEngine, "_keep_pace", lambda engine, pace: None)
+    shared = []
+
+    def nobody_comes(work: Any, shares: int, is_done: Any) -> None:
+        shared.append(shares)
+        work()
+
+    monkeypatch.setattr(engine_native, "together", nobody_comes)
+    array = ca.zeros((400, 84, 84), np.uint8, codec="delta")
+    array[:] = np.arange(400, dtype=np.uint8)[:, None, None]
+    for _ in range(20):
+        assert_same(array.read()[:, 0, 0], np.arange(400, dtype=np.uint8))
+    tried = len(shared)
+    assert 2 < tried < 10
+    array.read()
+    assert len(shared) == tried
+    for _ in range(50):
+        array.store._engine._keep_worth(is_worth_it=True)
+    array.read()
+    assert len(shared) == tried + 1
+
+
+@pytest.mark.skipif(not ca.has_numba(), reason="there are no kernels here")
 def test_an_item_that_fails_is_named_whoever_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "3")
     monkeypatch.setattr(_parallel, "_pool", _parallel.Pool())
-    monkeypatch.setattr(_parallel, "MIN_BYTES_PER_THREAD", 1)
+    monkeypatch.setattr(engine_native, "WORTH_A_THREAD", 1)
     pytest.importorskip("zstandard")
     screens = Screens(1, (32, 32), "busy")
     plain = np.stack([screens.next() for _ in range(400)])

@@ -11,13 +11,12 @@ import pytest
 
 from compressed_array._runtime.loading import native
 from compressed_array._stores.frames import codebook_learning, codebooks, residuals
-from compressed_array._stores.frames.export import _fits
+from compressed_array._stores.frames.checks import is_valid_group
 from compressed_array._stores.frames.groups import ZSTD
-from compressed_array._stores.frames.lanes import DELTA
 from compressed_array._stores.frames.layouts import Layout, geometry
 from compressed_array._stores.frames.records import encode_frame
-from compressed_array._stores.frames.settings import WriteSettings
-from compressed_array._stores.frames.tables import Frames
+from compressed_array._stores.frames.settings import AS_CHANGES, WriteSettings
+from compressed_array._stores.frames.tables import FrameTables
 from compressed_array._stores.protocol import exchange
 from compressed_array.codecs import _changes
 from compressed_array.testing import mutations
@@ -77,13 +76,13 @@ def test_applying_changes_right_and_wrong() -> None:
                             assert out.tobytes() == frame.tobytes()
 
 
-def group_of(size: int, count: int) -> tuple[bytes, Frames]:
+def group_of(size: int, count: int) -> tuple[bytes, FrameTables]:
     """Records of frames one after the other, and what they were encoded with."""
-    frames, settings = Frames((size,), 1, size), WriteSettings(Layout.unstacked(size), 0)
+    frames, settings = FrameTables((size,), 1, size), WriteSettings(Layout.unstacked(size), 0)
     screens, last, parts = Screens(size, (size,)), None, b""
     for _ in range(count):
         frame = screens.next()
-        parts += encode_frame(frame, last, DELTA, settings, frames.references)
+        parts += encode_frame(frame, last, AS_CHANGES, settings, frames.references)
         last = frame
     return parts, frames
 
@@ -97,12 +96,12 @@ def test_groups_are_checked_within_their_bounds(size: int, monkeypatch: pytest.M
 
     def both(data: np.ndarray[Any, Any], count: int) -> bool:
         answers = {
-            bool(kernels.group_fits(at.ctypes.data, at.size, 0, count, size, references, references[:0]))
+            bool(kernels.is_valid_group(at.ctypes.data, at.size, 0, count, size, references, references[:0]))
             for at in memory.holding(data)
         }
         with monkeypatch.context() as patch:
-            patch.setattr("compressed_array._stores.frames.export.native", lambda module: None)
-            answers.add(_fits(data, False, count, size, references))
+            patch.setattr("compressed_array._stores.frames.checks.native", lambda module: None)
+            answers.add(is_valid_group(data, False, count, size, references))
         assert len(answers) == 1, "formula and kernel do not agree"
         return answers.pop()
 
@@ -127,15 +126,15 @@ def test_words_by_a_codebook_are_checked_within_their_bounds(word: int, share: f
     assert body is not None
     for at in frames.holding(small):
         assert codebooks.encode(at, book) == body
-    head = residuals.head(residuals.word(residuals.BOOK, 1, 1))
+    head = residuals.code_bytes(residuals.prediction_code(residuals.BOOK, 1, 1))
     for coded in (body, body[:-1], b"", *mutations(body, 150, seed=word)):
         record = head + coded
         data = np.frombuffer(_changes.varint(len(record) << 2 | ZSTD) + record, np.uint8)
         answers = {
-            bool(kernels.group_fits(at.ctypes.data, at.size, 0, 1, small.size, lengths, books))
+            bool(kernels.is_valid_group(at.ctypes.data, at.size, 0, 1, small.size, lengths, books))
             for at in memory.holding(data)
         }
-        assert answers == {codebooks.fits(np.frombuffer(coded, np.uint8), book, small.size)}
+        assert answers == {codebooks.is_valid(np.frombuffer(coded, np.uint8), book, small.size)}
         if answers == {True}:
             behind, one, other = (
                 np.append(data[-len(coded) :], np.zeros(16, np.uint8)),
@@ -151,11 +150,11 @@ def test_words_by_a_codebook_are_checked_within_their_bounds(word: int, share: f
 @pytest.mark.parametrize("kernel_there", [True, False])
 def test_a_group_of_plain_frames_has_their_size(kernel_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not kernel_there:
-        monkeypatch.setattr("compressed_array._stores.frames.export.native", lambda module: None)
+        monkeypatch.setattr("compressed_array._stores.frames.checks.native", lambda module: None)
     data = np.zeros(300, np.uint8)
-    assert _fits(data, True, 3, 100, np.array([100]))
-    assert not _fits(data, True, 3, 99, np.array([99]))
-    assert not _fits(data, True, 4, 100, np.array([100]))
+    assert is_valid_group(data, True, 3, 100, np.array([100]))
+    assert not is_valid_group(data, True, 3, 99, np.array([99]))
+    assert not is_valid_group(data, True, 4, 100, np.array([100]))
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 8, 16])
@@ -206,6 +205,6 @@ def test_taking_over_groups_reads_these_and_no_more(codec: str, monkeypatch: pyt
             with target.store.epochs.writing, target.store.epochs.guard:
                 assert target.store.adopt(replace(export, data=data), numbers, new)
                 target.store.release(new[60:])
-                exchange(target.store, target.cells.numbers, slice(low, low + 60), new[:60])
+                exchange(target.store, (target.cells.numbers, slice(low, low + 60), new[:60]))
         plain.append(items[:60])
     assert np.array_equal(target.read(), np.concatenate(plain))

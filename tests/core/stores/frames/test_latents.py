@@ -12,7 +12,7 @@ import pytest
 
 import compressed_array as ca
 from compressed_array._stores.frames import residuals
-from compressed_array._stores.frames.codebooks import NBYTES
+from compressed_array._stores.frames.codebooks import BOOK_NBYTES
 from compressed_array._stores.frames.tables import MOST_REFERENCES
 from core_helpers.arrays import assert_same, random_bits
 from core_helpers.streams import check_store
@@ -140,7 +140,7 @@ def test_every_bit_comes_back(source: Source, nbytes: int, tmp_path: Path) -> No
     plain = odd_ones(source(rng, 160, 2, nbytes), rng)
     plain[100:150:10] = random_bits(plain[100:150:10].shape, plain.dtype, rng)
     array, expected = ring(plain, 120)
-    assert residuals.foretells(array.store._policy.settings.foretold) == residuals.BOOK
+    assert residuals.predictor(array.store._policy.settings.prediction) == residuals.BOOK
     assert_same(array, expected)
     check_store(array)
     ca.save(tmp_path / "states.ca", array)
@@ -168,7 +168,7 @@ def test_a_book_is_replaced_by_one_that_suits_better(monkeypatch: pytest.MonkeyP
 def test_noise_leaves_no_books_behind() -> None:
     plain = np.random.default_rng(0).normal(size=(400, 1, 256)).astype("<f4")
     array, expected = ring(plain, 400)
-    assert all(reference.size != NBYTES for reference in array.store._frames.references)
+    assert all(reference.size != BOOK_NBYTES for reference in array.store._frames.references)
     assert_same(array, expected)
 
 

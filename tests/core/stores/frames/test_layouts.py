@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import compressed_array as ca
-from compressed_array._stores.frames.layouts import Layout, divided, geometry, stacks
-from compressed_array._stores.frames.tables import Frames
+from compressed_array._stores.frames.layouts import Layout, divided, geometry, possible_stacks
+from compressed_array._stores.frames.tables import FrameTables
 from compressed_array.codecs.delta import Delta
 from core_helpers.arrays import assert_same
 from core_helpers.interruptions import Interruption
@@ -23,7 +23,7 @@ from core_helpers.streams import Stacked, check_store, frames_stored
 def words(layout: Layout, shape: tuple[int, ...], itemsize: int, strides: tuple[int, ...]) -> list[int]:
     found = geometry(layout, shape, itemsize, strides)
     assert found is not None
-    return [int(found.record[name][0]) for name in ("record", "depth", "frame", "places", "run")]
+    return [int(found.packed[name][0]) for name in ("item_nbytes", "depth", "frame_nbytes", "places", "run")]
 
 
 def test_an_interrupt_leaves_no_layout_without_a_row_of_the_table() -> None:
@@ -35,7 +35,7 @@ def test_an_interrupt_leaves_no_layout_without_a_row_of_the_table() -> None:
     left, nth = -1, 0
     while left < 0:
         nth += 1
-        frames = Frames((4, 8, 8), 1, 256)
+        frames = FrameTables((4, 8, 8), 1, 256)
         frames.number_of(Layout.unstacked(256))
         with Interruption(nth, interrupt) as interruption, suppress(KeyboardInterrupt):
             frames.number_of(Layout.of((4, 8, 8), 1, 0, 1))
@@ -80,10 +80,10 @@ def test_what_is_not_dense_is_not_read_in_place(strides: tuple[int, ...]) -> Non
 
 
 def test_all_the_ways_to_be_a_stack() -> None:
-    assert stacks((4, 84)) == [(0, 2), (0, 1), (1, 42), (1, 28), (1, 21), (1, 14), (1, 12), (1, 7), (1, 6)]
-    assert stacks(()) == []
-    assert stacks((17,)) == []
-    assert stacks((16,))[-1] == (0, 1)
+    assert possible_stacks((4, 84)) == [(0, 2), (0, 1), (1, 42), (1, 28), (1, 21), (1, 14), (1, 12), (1, 7), (1, 6)]
+    assert possible_stacks(()) == []
+    assert possible_stacks((17,)) == []
+    assert possible_stacks((16,))[-1] == (0, 1)
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple), st.sampled_from([1, 2, 4, 8]), st.data())

@@ -1,9 +1,10 @@
-"""Rows of a few numbers: narrowed, found again bit for bit, and refused where they come from outside and do not fit."""
+"""Rows of a few numbers: packed by bits, found again bit for bit, and refused from outside where they do not fit."""
 
 from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,8 @@ import compressed_array as ca
 from compressed_array._array import pickling
 from compressed_array._runtime.loading import native
 from compressed_array._runtime.payloads import Payloads
-from compressed_array._stores.frames import bitpack
-from compressed_array._stores.frames import export as _frame_state
-from compressed_array._stores.frames.groups import NARROW, PLAIN, TAG_BITS
+from compressed_array._stores.frames import bitpack, checks
+from compressed_array._stores.frames.groups import BITPACKED, PLAIN_ROWS, TAG_BITS, WORD_SIZES
 from compressed_array._stores.frames.upkeep import Upkeep
 from compressed_array.errors import CorruptPayloadError
 from core_helpers.arrays import assert_same
@@ -32,7 +32,7 @@ DTYPES = ["u1", "i2", "<f2", "<f4", ">f4", "<f8", "i8", "c8", "m8[s]", "?"]
 @st.composite
 def groups(draw: Any) -> tuple[np.ndarray, int]:
     """Rows of words, some columns of which hardly change, and how long a word is."""
-    word = draw(st.sampled_from(bitpack.WORD_SIZES))
+    word = draw(st.sampled_from(WORD_SIZES))
     count, columns = draw(ROWS)
     values = hnp.arrays(f"u{word}", (count, columns), elements=st.integers(0, 256**word - 1))
     rows = draw(values)
@@ -41,25 +41,41 @@ def groups(draw: Any) -> tuple[np.ndarray, int]:
     return rows.view(np.uint8), word
 
 
+@cache
+def row_unpacker() -> Any:
+    """What reads a row of a group by machine code, as other kernels do; None without numba."""
+    if native("_stores.frames.kernels.groups") is None:
+        return None
+    import numba
+
+    from compressed_array._stores.frames.kernels.bitpack import unpack_row
+
+    @numba.njit("void(int64, int64, int64, int64)")
+    def unpack_at(group: Any, row: Any, nbytes: Any, target: Any) -> None:
+        unpack_row(group, row, nbytes, target)
+
+    return unpack_at
+
+
 @settings(max_examples=80)
 @given(groups())
 def test_rows_come_back_by_both(group: tuple[np.ndarray, int]) -> None:
     rows, word = group
     count, nbytes = rows.shape
-    narrowed = bitpack.narrowed(rows, word)
-    assert bitpack.fits(narrowed, count, nbytes)
-    np.testing.assert_array_equal(bitpack.widened(narrowed, 0, count, nbytes), rows)
-    kernels = native("_stores.frames.kernels.groups")
-    if kernels is None:
+    packed = bitpack.bitpack_rows(rows, word)
+    assert bitpack.is_valid_group(packed, count, nbytes)
+    np.testing.assert_array_equal(bitpack.unpack_rows(packed, 0, count, nbytes), rows)
+    unpack_at = row_unpacker()
+    if unpack_at is None:
         return
     padded = np.concatenate([rows.reshape(-1), np.zeros(8, np.uint8)])
     twice = Payloads.in_one_buffer(padded, [0, 0], [rows.size, rows.size])
-    for native_group in map(bitpack.narrow(twice, nbytes, word).__getitem__, range(2)):
-        np.testing.assert_array_equal(native_group, narrowed)
-    there = np.concatenate([narrowed, np.full(16, 0xAA, np.uint8)])
+    for native_group in map(bitpack.bitpack_groups(twice, nbytes, word).__getitem__, range(2)):
+        np.testing.assert_array_equal(native_group, packed)
+    there = np.concatenate([packed, np.full(16, 0xAA, np.uint8)])
     for row in range(count):
         out = np.full(nbytes + 8, 0x55, np.uint8)
-        kernels.widen_at(there.ctypes.data, row, nbytes, out.ctypes.data)
+        unpack_at(there.ctypes.data, row, nbytes, out.ctypes.data)
         np.testing.assert_array_equal(out[:nbytes], rows[row])
         assert (out[nbytes:] == 0x55).all(), "wrote behind the row"
 
@@ -74,7 +90,7 @@ def tags(array: Any) -> set[int]:
     with array.store.epochs.writing:
         array.store._flush(thoroughly=True)
         table = array.store._frames.groups.table
-        return set((table["where"][table["references"] > 0] >> TAG_BITS).tolist())
+        return set((table["where"][table["uses"] > 0] >> TAG_BITS).tolist())
 
 
 @pytest.mark.parametrize("codec", ["delta", "auto"])
@@ -83,7 +99,7 @@ def test_observations_of_a_body_take_less_than_they_are(codec: str) -> None:
     obs, after = pair((3000, 3, 17), codec, 1, np.float32)
     for t in range(3000):
         obs[t], after[t] = stream[t], stream[t + 1]
-    assert NARROW in tags(obs)
+    assert BITPACKED in tags(obs)
     assert_same(obs, stream[:-1])
     assert_same(after, stream[1:])
     both = ca.read_pair(obs, after, (np.arange(2999, -1, -7), np.arange(0, 3000, 7) % 3))
@@ -109,7 +125,7 @@ def test_a_ring_of_any_dtype_and_stacks(dtype: str, depth: int) -> None:
     array = ca.zeros(plain.shape, dtype, item_ndim=1, codec="delta")
     for t, item in enumerate(stacks):
         array[t % 150] = plain[t % 150] = item
-    assert NARROW in tags(array)
+    assert BITPACKED in tags(array)
     assert array.read().tobytes() == plain.tobytes()
     check_store(array)
 
@@ -117,7 +133,7 @@ def test_a_ring_of_any_dtype_and_stacks(dtype: str, depth: int) -> None:
 def test_rows_that_nothing_shrinks_stay_as_they_are() -> None:
     rows = np.random.default_rng(2).integers(0, 256, (1000, 60), np.uint8)
     array = ca.compress(rows, item_ndim=1, codec="delta")
-    assert tags(array) == {PLAIN}
+    assert tags(array) == {PLAIN_ROWS}
     assert_same(array, rows)
 
 
@@ -148,11 +164,11 @@ def test_an_interrupt_while_a_store_comes_to_rest_adds_nothing_to_groups_that_mo
     check_store(array)
 
 
-def test_a_rollout_at_rest_is_narrowed_whole() -> None:
+def test_a_rollout_at_rest_is_packed_whole() -> None:
     stream = walk(40)
     array = ca.compress(stream, item_ndim=1, codec="delta")
     array.store.compact()
-    assert tags(array) == {NARROW}
+    assert tags(array) == {BITPACKED}
     assert_same(array, stream)
     array[3] = stream[5]
     stream[3] = stream[5]
@@ -162,11 +178,11 @@ def test_a_rollout_at_rest_is_narrowed_whole() -> None:
 def test_pickles_and_files(tmp_path: Path) -> None:
     stream = walk(500)
     array = ca.compress(stream, item_ndim=1, codec="auto")
-    assert NARROW in tags(array)
+    assert BITPACKED in tags(array)
     ca.save(tmp_path / "rows.ca", array)
     for other in (pickle.loads(pickle.dumps(array)), ca.load(tmp_path / "rows.ca")):
         assert_same(other, stream)
-        assert NARROW in tags(other)
+        assert BITPACKED in tags(other)
         other[0] = stream[1]
         assert_same(other[0], stream[1])
 
@@ -177,8 +193,8 @@ def test_a_group_from_outside_that_does_not_fit_is_refused(place: str) -> None:
     state = pickling.take(array)
     export = state.records
     numbers = np.asarray(state.cells)
-    _frame_state.check(export, (17,), 4, numbers)
-    first = int(np.flatnonzero(export.tag == NARROW)[0])
+    checks.check(export, (17,), 4, numbers)
+    first = int(np.flatnonzero(export.tag == BITPACKED)[0])
     start = int(export.size[:first].sum())
     data = export.data.copy()
     if place == "word":
@@ -200,4 +216,4 @@ def test_a_group_from_outside_that_does_not_fit_is_refused(place: str) -> None:
     else:
         data[start] = 8  # words of eight bytes do not divide a row of 68
     with pytest.raises(CorruptPayloadError):
-        _frame_state.check(replace(export, data=data), (17,), 4, numbers)
+        checks.check(replace(export, data=data), (17,), 4, numbers)

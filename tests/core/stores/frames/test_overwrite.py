@@ -17,9 +17,9 @@ import compressed_array as ca
 from compressed_array import has_numba
 from compressed_array._runtime.payloads import Payloads
 from compressed_array._stores.frames.engine_native import NativeEngine
-from compressed_array._stores.frames.groups import LISTED, PUT, PUT_AND_DIED
-from compressed_array._stores.frames.row_writer import RowWriter
+from compressed_array._stores.frames.groups import LISTED, WRITTEN, WRITTEN_WITH_DEAD
 from compressed_array._stores.frames.upkeep import Upkeep
+from compressed_array._stores.row_writer import RowWriter
 from compressed_array.codecs import _clib
 from core_helpers.streams import FRAME_CODECS, Stacked, check_store, pair
 
@@ -71,7 +71,7 @@ def test_rows_written_at_once_and_step_by_step_are_the_same_bytes(
     for one, other in zip(at_once, by_steps, strict=True):
         np.testing.assert_array_equal(one.cells.numbers, other.cells.numbers)
     tables = [arrays[0].store._frames.groups.table for arrays in (at_once, by_steps)]
-    for field in ("where", "size", "before", "references", "count", "layout"):
+    for field in ("where", "size", "before", "uses", "count", "layout"):
         np.testing.assert_array_equal(tables[0][field], tables[1][field], err_msg=field)
     assert at_once[0].store.nbytes == by_steps[0].store.nbytes
 
@@ -80,9 +80,9 @@ def test_rows_written_at_once_and_step_by_step_are_the_same_bytes(
 def test_most_rows_of_a_ring_take_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Calls(monkeypatch)
     write_rings("delta", 4, "calm", 4)
-    put = [answer for answer in calls.answers if answer in (PUT, PUT_AND_DIED)]
+    put = [answer for answer in calls.answers if answer in (WRITTEN, WRITTEN_WITH_DEAD)]
     assert len(put) > 0.8 * 2 * 400
-    assert {PUT, PUT_AND_DIED} == set(put), "groups died, and were buried"
+    assert {WRITTEN, WRITTEN_WITH_DEAD} == set(put), "groups died, and were buried"
     assert max(calls.answers) >= 0, "and some rows had to wait for memory, or for full groups"
 
 
@@ -259,7 +259,7 @@ def test_rows_of_a_thread_that_uses_many_levels_of_zstd() -> None:
     stream, array, plain = busy_ring()
     for at, step in enumerate(stream.steps(300)):
         array[at % 30] = plain[at % 30] = step.obs
-        in_use = array.store._policy.settings.intra.level
+        in_use = array.store._policy.settings.zstd.level
         for level in (2, 4, 5, 7, 8):  # none that a store uses by itself
             ca.get_codec(f"zstd/{level}").encode_parts(Payloads.from_parts([step.obs.reshape(-1)]))
         assert in_use not in _clib._contexts._compressors

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import compressed_array as ca
 from compressed_array._heap import OFFSET_BITS, OFFSET_MASK
 from compressed_array._runtime import threads
-from compressed_array._stores.frames.groups import ADDRESS_MASK, FIRST_PACKED, NARROW, SLOTS, TAG_BITS
+from compressed_array._stores.frames.groups import ADDRESS_MASK, BITPACKED, FIRST_PACKED, SLOTS, TAG_BITS
 from compressed_array.codecs.delta import Delta
 from compressed_array.errors import CorruptPayloadError
 from core_helpers.arrays import assert_same
@@ -104,7 +104,7 @@ def test_what_comes_after_windows(
     other_key = (key[0][:, -1] + behind) % ROWS, lanes
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COMPRESSED_ARRAY_THREADS", str(thread_count))
-        patch.setattr(threads, "MIN_BYTES_PER_THREAD", 1)
+        patch.setattr(obs.store.engine, "_worth_a_thread", 1, raising=False)
         windows, after = ca.read_pair(obs, next_obs, key, None, other_key)
     assert_same(windows, plain[key])
     assert_same(after, next_plain[other_key])
@@ -145,9 +145,9 @@ def test_every_step_from_group_to_group(codec: str, depth: int, step: int) -> No
 def test_threads_that_take_windows_apart(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPRESSED_ARRAY_THREADS", "3")
     monkeypatch.setattr(threads, "_pool", threads.Pool())
-    monkeypatch.setattr(threads, "MIN_BYTES_PER_THREAD", 1)
     for shape in SHAPES:
         obs, _, plain, _ = filled(codec, shape, "calm")
+        monkeypatch.setattr(obs.store.engine, "_worth_a_thread", 1)
         for count in (3, 40, 333):
             key = np.arange(count) % ROWS, np.full(count, 1)
             assert_same(obs.read(key), plain[key])
@@ -166,7 +166,7 @@ def test_nothing_goes_on_from_an_item_that_failed(depth: int) -> None:
         array[t] = item
     table, heap = array.store._frames.groups.table, array.store._frames.heap
     tags = table["where"] >> TAG_BITS
-    broken = int(np.flatnonzero((tags >= FIRST_PACKED) & (tags < NARROW))[9])
+    broken = int(np.flatnonzero((tags >= FIRST_PACKED) & (tags < BITPACKED))[9])
     where = int(table["where"][broken]) & ADDRESS_MASK
     segment, at = heap.segment(where >> OFFSET_BITS), where & OFFSET_MASK
     segment[at] ^= 0xFF

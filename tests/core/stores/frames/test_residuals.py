@@ -36,15 +36,15 @@ def test_what_is_taken_comes_back(data: st.DataObject) -> None:
     references = [np.zeros(count * itemsize, np.uint8), rng.integers(0, 256, count * itemsize).astype(np.uint8)]
     frame = rng.integers(0, 256, count * itemsize).astype(np.uint8)
     foretells, number = data.draw(
-        st.sampled_from([(residuals.BEFORE, data.draw(st.integers(1, frame.size))), (residuals.REFERENCE, 1)])
+        st.sampled_from([(residuals.NEIGHBOUR, data.draw(st.integers(1, frame.size))), (residuals.REFERENCE, 1)])
     )
-    how = residuals.word(foretells, number, itemsize)
-    assert residuals.is_sound(how, frame.size, [r.size for r in references])
-    left, back = residuals.taken(frame, how, references), np.empty_like(frame)
-    residuals.put_back(left, how, references, back)
+    prediction = residuals.prediction_code(foretells, number, itemsize)
+    assert residuals.is_sound(prediction, frame.size, [r.size for r in references])
+    left, back = residuals.subtract_prediction(frame, prediction, references), np.empty_like(frame)
+    residuals.add_prediction(left, prediction, references, back)
     np.testing.assert_array_equal(back, frame)
-    record = np.frombuffer(residuals.head(how) + b"\x28rest", np.uint8)
-    assert residuals.split(record)[0] == how
+    record = np.frombuffer(residuals.code_bytes(prediction) + b"\x28rest", np.uint8)
+    assert residuals.split(record)[0] == prediction
     assert residuals.split(record)[1].tobytes() == b"\x28rest"
 
 
@@ -53,7 +53,7 @@ def test_what_is_taken_comes_back(data: st.DataObject) -> None:
 def test_cameras_take_less_than_by_any_codec_that_sees_bytes(dtype: str) -> None:
     plain = camera(1200, dtype)  # enough for a segment that is not full to weigh little
     array = ca.compress(plain, item_ndim=2)
-    assert array.store._policy.settings.foretold != residuals.AS_IT_IS
+    assert array.store._policy.settings.prediction != residuals.NO_PREDICTION
     others = [ca.compress(plain, item_ndim=2, codec=codec).nbytes_stored for codec in ("zstd3", "gzip", "delta-zstd")]
     assert array.nbytes_stored < 0.9 * min(others)
     assert_same(array, plain)
@@ -79,18 +79,18 @@ def test_cameras_take_less_than_by_any_codec_that_sees_bytes(dtype: str) -> None
 )
 def test_heads_from_outside_are_checked(head: bytes, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A distance of nothing or beyond the frame, an element that does not divide it, a reference that is not there."""
-    from compressed_array._stores.frames import export
+    from compressed_array._stores.frames import checks
     from compressed_array.codecs import _changes
 
     if engine == "numpy":
-        monkeypatch.setattr(export, "native", lambda name: None)
+        monkeypatch.setattr(checks, "native", lambda name: None)
     elif not ca.has_numba():
         pytest.skip("there are no kernels here")
     frame = np.arange(15, dtype=np.uint8)
     for good, start in ((True, b"\x04\x03"), (False, head)):
         body = start + (bytes(ca.get_codec("zstd1").encode(frame)) if len(start) > 1 else b"")
         data = np.frombuffer(_changes.varint(len(body) << 2 | ZSTD) + body, np.uint8)
-        assert export._fits(data, False, 1, frame.size, np.array([15])) is good
+        assert checks.is_valid_group(data, False, 1, frame.size, np.array([15])) is good
 
 
 def test_a_record_that_is_empty_is_corrupt() -> None:

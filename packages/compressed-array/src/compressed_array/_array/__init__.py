@@ -1,4 +1,4 @@
 """`CompressedArray`, the face that looks like a numpy array: keys, views, functions, pickles and files.
 
-It stands on a store and knows of it what `_stores.protocol` says.
+It keeps its items in a store, of which it knows what `_stores.protocol` says.
 """

@@ -1,11 +1,11 @@
 """`CompressedArray`: an ndarray whose items are compressed.
 
-It stands on a table of record numbers, one per cell of the *grid*, and slicing or transposing the grid axes makes views
-that share the table and the store. What it shows is the *logical* array, grid axes followed by item axes: `shape`,
+It has a table of record numbers, one per cell of the *grid*, and slicing or transposing the grid axes makes views that
+share the table and the store. What it shows is the *logical* array, grid axes followed by item axes: `shape`,
 `dtype`, `flags` and the rest speak of that one.
 
 Nobody reaches the records but through the array. An ndarray's memory is open to all of C, and numpy does not ask a
-subclass before it takes it: what it finds there is `outside`, which holds no record and refuses every use.
+subclass before it takes it: what it finds there is `decoy_array`, which holds no record and refuses every use.
 
 Where numpy would answer with a view that writes through, and decoded items are no such view, the answer is read-only:
 a write that could not reach the store fails instead of getting lost.
@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from compressed_array._array.decoy import decoy_array
 from compressed_array._array.functions import call_function, call_ufunc, decoded, read_only
 from compressed_array._array.grid import ItemGrid, memory_of
 from compressed_array._array.keys import field_names
 from compressed_array._array.methods import ArrayMethods
-from compressed_array._array.outside import outside
-from compressed_array._array.table import Table
+from compressed_array._array.table import CellTable
 from compressed_array._array.transfer import transferred
 from compressed_array._runtime.casting import cast_exactly, check_dtype
 from compressed_array._runtime.types import Compressed, is_compressed
@@ -36,20 +36,34 @@ from compressed_array.errors import UnsupportedOperationError
 from compressed_array.registry import shorthand
 
 
-# numpy's type hints cannot know that every method is told anew.
+# numpy's type hints cannot know that every method is overridden.
 class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarray[Any, np.dtype[Any]]):  # type: ignore[misc,override]
-    """An array of `shape` and `dtype`, zero to begin with, whose last `item_ndim` axes are compressed as one item.
+    """An ndarray in compressed memory, zero to begin with; its last axes are those of an item, the unit of compression.
 
-    Left out, `item_ndim` makes every axis but the first part of the item. `codec` is a name such as "zstd-3", a codec,
-    or "auto", which looks at the data and picks. With `store`, the store of another array of such items, both keep
-    what they have in common once: observations and next observations.
+    It is indexed and written as an ndarray is, and `a.read()` is the plain array. What goes round the array to its
+    memory finds none: `np.asarray(a)`, which cannot be told to decode, gives something that is read-only, cannot be
+    copied, and raises when it is compared, added up or printed; `f.write(a)`, `hashlib.sha1(a)`, `file.readinto(a)` and
+    `rng.random(out=a)` raise.
 
-    `a.read()` is the plain array. What goes round the array to its memory finds none: `np.asarray(a)`, which cannot be
-    told to decode, gives something that is read-only, cannot be copied, and raises when it is compared, added up or
-    printed; `f.write(a)`, `hashlib.sha1(a)`, `file.readinto(a)` and `rng.random(out=a)` raise.
+    Args:
+        shape: The axes that count items, followed by those of an item.
+        dtype: Of any kind but object.
+        item_ndim: How many of the last axes make one item, the unit that is compressed and read; all but the first, if
+            left out.
+        codec: A name such as "zstd-3", a codec, or "auto", which looks at the data and picks.
+        store: `other.store`, to keep what this array has in common with another, of such items, once: observations and
+            next observations.
+
+    >>> import numpy as np, compressed_array as ca
+    >>> obs = ca.CompressedArray((1000, 4, 84, 84), np.uint8)
+    >>> after = ca.CompressedArray(obs.shape, np.uint8, store=obs.store)
+    >>> obs[0] = np.arange(84)
+    >>> after[0] = obs[0]
+    >>> int(after[0, 3, 10].sum()), after[:2].mean(axis=(1, 2, 3)).tolist()
+    (3486, [41.5, 0.0])
     """
 
-    _table: Table
+    _table: CellTable
     _numbers: RecordNumbers
     _item_shape: tuple[int, ...]
     _item_dtype: np.dtype[Any]
@@ -80,18 +94,20 @@ class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarra
             raise TypeError("give the store of an array, array.store, not the array")
         elif not store.holds(item_shape, item_dtype):
             raise ValueError(f"the store is not one for items of {item_dtype} and shape {item_shape}")
-        return cls.on_table(Table.unwritten(store, grid), item_shape, item_dtype)
+        else:
+            store.note_another_array()
+        return cls.on_table(CellTable.unwritten(store, grid), item_shape, item_dtype)
 
     @classmethod
-    def on_table(cls, table: Table, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> CompressedArray:
-        """The array that shows a table's records as items of this shape and dtype."""
-        self = np.ndarray.view(outside(), cls)
+    def on_table(cls, table: CellTable, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> CompressedArray:
+        """Returns an array that shows a table's records as items of this shape and dtype."""
+        self = np.ndarray.view(decoy_array(), cls)
         self._table, self._numbers, self._item_shape, self._item_dtype = table, table.cells, item_shape, dtype
         return self
 
     def seen_as(self, numbers: RecordNumbers) -> Any:
-        """A view of this array that shows these of its cells."""
-        view = np.ndarray.view(outside(), type(self))
+        """Returns a view of this array that shows these of its cells."""
+        view = np.ndarray.view(decoy_array(), type(self))
         view.__dict__.update(self.__dict__)
         view._numbers, view._cells, view._owner = numbers, None, self if self._owner is None else self._owner
         return view
@@ -99,7 +115,7 @@ class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarra
     def __array_finalize__(self, obj: Any) -> None:
         # What numpy makes of an array by itself is not refused here but when it is used: where it takes an array for a
         # sequence (`plain.choose(a)`) it does not expect that to fail.
-        if obj is not outside() and not isinstance(obj, CompressedArray):
+        if obj is not decoy_array() and not isinstance(obj, CompressedArray):
             raise UnsupportedOperationError("a plain array cannot be viewed as a compressed one; use compress(array)")
 
     def __getattr__(self, name: str) -> Any:
@@ -111,7 +127,7 @@ class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarra
 
     @property
     def store(self) -> Store:
-        """What the array stands on."""
+        """The store that holds the array's records."""
         return self._table.store
 
     @property
@@ -152,7 +168,7 @@ class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarra
         return float(self.nbytes / max(self.nbytes_stored, 1))
 
     def compact(self) -> None:
-        """Hold nothing but the items until the next write, for all arrays on this store.
+        """Holds nothing but the items until the next write, for all arrays on this store.
 
         What helps the next write goes: the last item of each stream, groups that are not full, spare memory. That write
         may have to store more than it otherwise would.
@@ -160,9 +176,18 @@ class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarra
         self.store.compact()
 
     def read(self, key: Any = ..., out: Any = None) -> Any:
-        """What the plain array would give for `key`, always as a plain array; written into `out` if that is given.
+        """Returns what the plain array would give for a key, always as a plain array.
 
-        `out` is a plain array, or a tensor of torch in the host's memory.
+        Args:
+            key: A key as for `array[key]`; all of the array, if left out.
+            out: A plain array, or a tensor of torch in the host's memory, to write the answer into. It is returned.
+
+        >>> import numpy as np, compressed_array as ca
+        >>> frames = ca.zeros((100, 84, 84), np.uint8)
+        >>> frames[3] = 7
+        >>> batch = np.empty((2, 84, 84), np.uint8)
+        >>> frames.read(np.array([3, 4]), out=batch) is batch, batch[:, 0, 0].tolist()
+        (True, [7, 0])
         """
         if out is not None and not isinstance(out, np.ndarray):
             self.read(key, memory_of(out))
@@ -199,9 +224,8 @@ class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarra
     def __setitem__(self, key: Any, value: Any) -> None:
         if not self.is_writeable:
             raise ValueError("assignment destination is read-only")
-        cells = self._cells
-        rows = None if cells is None else cells.row_writer  # for steps of a buffer, which should not wait for Python
-        if rows is not None and type(key) is int and type(value) is np.ndarray and rows.write(key, value):
+        rows = self.cells.row_writer
+        if rows is not None and rows.write(key, value):
             return
         has_fields = field_names(key)
         if isinstance(value, CompressedArray) and not has_fields and transferred([self.cells], key, [value.cells]):
@@ -233,7 +257,7 @@ class CompressedArray(ArrayMethods, Compressed, NDArrayOperatorsMixin, np.ndarra
 
 
 def check_item_ndim(item_ndim: int | None, ndim: int) -> int:
-    """How many axes of an array of `ndim` belong to the item: all but the first, if nothing else is asked for."""
+    """Returns how many axes of an array of `ndim` are an item's: all but the first, if nothing else is asked for."""
     if item_ndim is None:
         return max(ndim - 1, min(ndim, 1))
     if not 0 <= operator.index(item_ndim) <= ndim:

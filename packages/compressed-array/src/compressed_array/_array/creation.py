@@ -56,6 +56,9 @@ def full(
         item_ndim: How many of the last axes make one item, the unit that is compressed and read; all but the first, if
             left out.
         codec: A name such as "zstd-3", a codec, or "auto", which looks at the data and picks.
+
+    >>> full((1000, 84, 84), 7, "uint8")[999, 0, :3]
+    array([7, 7, 7], dtype=uint8)
     """
     array = CompressedArray(
         shape, np.asarray(fill_value).dtype if dtype is None else dtype, item_ndim=item_ndim, codec=codec
@@ -68,7 +71,7 @@ def compress(array: npt.ArrayLike, *, item_ndim: int | None = None, codec: Any =
     """Returns a compressed copy of an array.
 
     Args:
-        array: Whatever numpy takes for an array. One that is compressed already is compressed anew, a block at a time.
+        array: Anything that numpy takes for an array. One that is compressed is compressed again, block by block.
         item_ndim: How many of the last axes make one item, the unit that is compressed and read; all but the first, if
             left out.
         codec: A name such as "zstd-3", a codec, or "auto", which looks at the data and picks.

@@ -31,7 +31,7 @@ from compressed_array._runtime.headers import (
     write_header,
 )
 from compressed_array._runtime.replacing import replacing
-from compressed_array._stores.exports import KINDS
+from compressed_array._stores.exports import KINDS, StoreKind
 from compressed_array.codecs._description import describe, described
 from compressed_array.errors import CorruptFileError
 
@@ -51,6 +51,12 @@ def save(path: str | os.PathLike[str] | BinaryIO, array: CompressedArray) -> Non
         path: The name of a file, which is replaced once all is written; or an open binary file, which is written to
             from where it is, and holds nothing else behind that.
         array: The array, or a view of one, of which only its own items are written.
+
+    >>> import io, numpy as np, compressed_array as ca
+    >>> file = io.BytesIO()
+    >>> ca.save(file, ca.compress(np.zeros((300, 84, 84), np.uint8)))
+    >>> len(file.getvalue()) < 50_000
+    True
     """
     state = take(array)
     records = state.records
@@ -78,6 +84,13 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> CompressedArray:
 
     Args:
         path: The name of a file, or a binary file that is open for reading and can be sought in.
+
+    >>> import tempfile, numpy as np, compressed_array as ca
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ca.save(folder + "/frames.ca", ca.compress(np.full((300, 84, 84), 7, np.uint8)))
+    ...     frames = ca.load(folder + "/frames.ca")
+    >>> frames.shape, int(frames[299].min())
+    ((300, 84, 84), 7)
     """
     with (
         Path(path).open("rb") if isinstance(path, (str, os.PathLike)) else nullcontext(path) as file,
@@ -102,8 +115,8 @@ def _read_sections(file: BinaryIO, names: dict[str, str], said: dict[str, Any]) 
     return sections
 
 
-def _check(kind: Any, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> State:
-    """The state a header and its sections describe, if they agree with each other in everything."""
+def _check(kind: type[StoreKind], header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> State:
+    """Returns the state that a header and its sections describe; raises if they contradict each other."""
     shape, item_shape = tuple(header["shape"]), tuple(header["item_shape"])
     dtype = described_dtype(header["dtype"])
     codecs = [described(description) for description in header["codecs"]]

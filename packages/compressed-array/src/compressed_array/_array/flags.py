@@ -1,10 +1,10 @@
-"""`Flags`: what `a.flags` says of a compressed array, written to or not, with no memory to speak of."""
+"""`Flags`: the `a.flags` of a compressed array, whose decoded items are nowhere in memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# By every name that numpy has for it: what is so, and what can be so only of items that are in memory as they are.
+# Numpy's names: flags that say something here, and flags about memory, which are always False.
 NAMES = {
     "OWNDATA": "owndata", "O": "owndata", "WRITEABLE": "writeable", "W": "writeable", "ALIGNED": "aligned",
     "A": "aligned",
@@ -16,7 +16,7 @@ OF_MEMORY = {
 
 
 class Flags:
-    """Like numpy's, a look at the array's flags as they are now."""
+    """Like numpy's flags object, shows the array's flags as they are now."""
 
     __slots__ = ("_array",)
     c_contiguous = contiguous = f_contiguous = fortran = writebackifcopy = False

@@ -1,4 +1,4 @@
-"""What each numpy function does with a compressed array. Every function numpy lets us override is in one of the lists.
+"""What each numpy function does with a compressed array. Every function that can be overridden is in one of the lists.
 
 *Shaped*    numpy's own code, which slices and transposes, runs on the compressed array and stays lazy where it can.
 *Streamed*  reductions, done a block at a time (`reductions`).
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from compressed_array._array import reductions
-from compressed_array._array.numpy_functions import DECODED, IN_PLACE, REFUSED, SHAPED
+from compressed_array._array.numpy_functions import DECODED, IN_PLACE, REFUSED_FUNCTIONS, SHAPED
 from compressed_array._runtime.types import is_compressed
 from compressed_array.errors import UnsupportedOperationError
 
@@ -29,7 +29,7 @@ HANDLED: dict[Function, Function] = {}
 
 
 def handles(*functions: Function) -> Callable[[Function], Function]:
-    """Register what is done instead of some numpy functions."""
+    """Registers what is done instead of some numpy functions."""
 
     def register(handler: Function) -> Function:
         HANDLED.update(dict.fromkeys(functions, handler))
@@ -39,12 +39,12 @@ def handles(*functions: Function) -> Callable[[Function], Function]:
 
 
 def qualified_name(function: Function) -> str:
-    """The name by which the lists know a numpy function."""
+    """Returns the name by which the lists know a numpy function."""
     return f"{function.__module__}.{function.__name__}"
 
 
 def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`__array_function__`."""
+    """Does what `__array_function__` has to."""
     name = qualified_name(function)
     if function in HANDLED:
         answer = HANDLED[function](*args, **kwargs)
@@ -59,21 +59,21 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
     if name in DECODED or function in METHODS:
         return decoded_call(function, args, kwargs)
     raise UnsupportedOperationError(
-        REFUSED.get(name, f"{name} is not known to work on a compressed array; pass it a.read()")
+        REFUSED_FUNCTIONS.get(name, f"{name} is not known to work on a compressed array; pass it a.read()")
     )
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`__array_ufunc__`."""
+    """Does what `__array_ufunc__` has to."""
     if method == "at":
         return changed_in_place(inputs[0], ufunc.at, *inputs[1:])
-    if method == "reduce" and ufunc in reductions.FOLDED and _plain_reduction(inputs[0], kwargs):
+    if method == "reduce" and ufunc in reductions.FOLDED_BY_BLOCKS and _plain_reduction(inputs[0], kwargs):
         return reductions.reduce(inputs[0].cells, ufunc, **{"axis": 0, **kwargs})
     return decoded_call(getattr(ufunc, method), inputs, kwargs)
 
 
 def decoded_call(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call with decoded items; an `out` that is compressed gets the answer written to it."""
+    """Calls a function with decoded items. The answer is written to an `out` that is compressed."""
     args, kwargs = _out_by_name(function, args, kwargs)
     out = kwargs.pop("out", None)
     outs = out if isinstance(out, tuple) else (out,)
@@ -95,7 +95,7 @@ def decoded_call(function: Function, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def changed_in_place(array: Any, change: Function, *args: Any, **kwargs: Any) -> Any:
-    """Call `change` with the decoded items and write them back; no other writer comes in between."""
+    """Calls `change` with the decoded items and writes them back, with no other writer in between."""
     args, kwargs = decoded(args), decoded(kwargs)
     if not is_compressed(array):
         return change(array, *args, **kwargs)
@@ -107,13 +107,13 @@ def changed_in_place(array: Any, change: Function, *args: Any, **kwargs: Any) ->
 
 
 def read_only(array: Any) -> Any:
-    """The same array, protected from writes that would not reach where it came from."""
+    """Returns the same array, protected from writes that would not reach where it came from."""
     array.flags.writeable = False
     return array
 
 
 def decoded(value: Any) -> Any:
-    """The value with every compressed array in it decoded; read-only, so that a function which writes to it fails."""
+    """Returns a value with every compressed array in it decoded, read-only, so that a write to it fails."""
     if is_compressed(value):
         return read_only(value.read())
     if isinstance(value, list):
@@ -128,7 +128,7 @@ def decoded(value: Any) -> Any:
 def _out_by_name(
     function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same arguments, with an `out` that was given by its position given by name."""
+    """Returns the same arguments, with an `out` that was given by its position given by name."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some of numpy's C functions do not say; an `out` among `args` is then read-only

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._array.keys import SplitKey, scatter, split
-from compressed_array._array.table import Table
+from compressed_array._array.table import CellTable
 from compressed_array._runtime.casting import as_value, cast_exactly, fit_shape, refuse_to_stretch
 from compressed_array._runtime.chunks import ranges
 from compressed_array._runtime.output_pool import lend
@@ -28,21 +28,25 @@ Positions = npt.NDArray[np.int64]
 class ItemGrid:
     """A grid of items: `numbers` says which record each cell holds, in the table's own memory."""
 
-    def __init__(self, table: Table, numbers: RecordNumbers, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, table: CellTable, numbers: RecordNumbers, item_shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None:
         self.table, self.store, self.numbers = table, table.store, numbers
         self.item_shape, self.dtype = item_shape, dtype
         self.shape = numbers.shape + item_shape
         self.item_nbytes = prod(item_shape) * dtype.itemsize
         whole = numbers.ndim == 2 and numbers.shape == table.cells.shape and numbers.strides == table.cells.strides
-        self._rows = table.numbers.reshape(numbers.shape) if whole else None
-        self.row_writer = None if self._rows is None else self.store.row_writer(self._rows, table.row_lanes)
+        self.row_writer = None
+        if whole:
+            rows = table.numbers.reshape(numbers.shape)
+            self.row_writer = self.store.row_writer(rows, table.row_lanes, item_shape, dtype)
 
     def split(self, key: Any) -> SplitKey | None:
-        """The key taken apart for this grid."""
+        """Returns the key taken apart for this grid."""
         return split(key, self.numbers.ndim, len(self.shape))
 
     def read(self, key: Any, plan: SplitKey | None, out: Dense | None = None) -> Any:
-        """What numpy would give for the key; decoded straight into `out` where that is possible."""
+        """Returns what numpy would give for the key, decoded straight into `out` where that is possible."""
         if plan is None:
             return self._read_scattered(key)
         with self.store.epochs.reading():
@@ -56,7 +60,7 @@ class ItemGrid:
         return answer[()] if plan.scalar and answer.ndim == 0 else answer
 
     def items(self, numbers: RecordNumbers, out: Dense | None = None) -> Dense:
-        """Decode records to an array of shape (*numbers.shape, *item_shape). Inside `epochs.reading()`."""
+        """Returns records decoded, as an array of shape (*numbers.shape, *item_shape). Inside `epochs.reading()`."""
         shape = numbers.shape + self.item_shape
         direct = out is not None and out.shape == shape and out.dtype == self.dtype and out.flags.c_contiguous
         items = out if out is not None and direct else lend(shape, self.dtype)
@@ -65,29 +69,24 @@ class ItemGrid:
         return items
 
     def pick(self, plan: SplitKey) -> RecordNumbers:
-        """The numbers of the cells that a key names."""
+        """Returns the numbers of the cells that a key names."""
         if plan.advanced_grid and len(plan.grid) == self.numbers.ndim:
             return np.asarray(self.numbers[plan.grid])
         return np.asarray(self.numbers[(*plan.grid, ...)])
 
     def write(self, key: Any, value: Any) -> None:
-        """Assign as numpy would, but refuse a value that the dtype cannot hold. Inside `epochs.writing`."""
-        # What a step of a buffer writes: one row of the whole table, of just the right type.
-        rows, is_plain = self._rows, type(key) is int and type(value) is np.ndarray
-        if rows is not None and is_plain and value.shape == self.shape[1:] and value.dtype == self.dtype:
-            exchange(self.store, rows[key], ..., self.store.write(value, self.table.row_lanes))
-            return
+        """Assigns as numpy would, but refuses a value that the dtype cannot hold. Inside `epochs.writing`."""
         plan = self.split(key)
         if plan is None or plan.array_in_item:
             self._write_scattered(key, value)
         elif plan.whole_items:
             positions = self.positions(plan)
-            self._publish(plan, positions, self._store_items(plan, positions, value))
+            self._publish(plan, positions, self._store_items(positions, value))
         else:
             self._write_parts(plan, value)
 
     def rows(self, low: int, high: int) -> Dense:
-        """The items of the cells from `low` to `high`, in C order."""
+        """Returns the items of the cells from `low` to `high`, in C order."""
         with self.store.epochs.reading():
             return self.items(self.numbers.reshape(-1)[low:high])
 
@@ -108,31 +107,31 @@ class ItemGrid:
         return answer
 
     def positions(self, plan: SplitKey) -> Positions:
-        """Where in the table the cells of a key are, in C order."""
+        """Returns where in the table the cells of a key are, in C order."""
         target = self.numbers[(*plan.grid, ...)]
         if not plan.advanced_grid:
             start = self._offset(target)
             if target.flags.c_contiguous:
                 return np.arange(start, start + target.size).reshape(target.shape)
             steps = [step // target.itemsize for step in target.strides]
-            return np.asarray(start + steps_over(target.shape, steps))
+            return np.asarray(start + flat_offsets(target.shape, steps))
         steps = [step // self.numbers.itemsize for step in self.numbers.strides]
-        return np.asarray(self._offset(self.numbers) + applied(plan.grid, self.numbers.shape, steps))
+        return np.asarray(self._offset(self.numbers) + flat_offsets_of_key(plan.grid, self.numbers.shape, steps))
 
     def _offset(self, numbers: RecordNumbers) -> int:
         start, table = (a.__array_interface__["data"][0] for a in (numbers, self.table.numbers))
         return int(start - table) // numbers.itemsize if numbers.size else 0
 
-    def _store_items(self, plan: SplitKey, positions: Positions, value: Any) -> RecordNumbers:
+    def _store_items(self, positions: Positions, value: Any) -> RecordNumbers:
         target = positions.shape
-        source = Source(value, target, self.item_shape, self.dtype)
+        source = IncomingValue(value, target, self.item_shape, self.dtype)
         count = prod(target)
         if source.is_one_item and count > 1:
             return np.full(target, self._store_shared(source, positions, count))
         return self._store_each(positions, source.rows).reshape(target)
 
-    def _store_shared(self, source: Source, positions: Positions, count: int) -> Any:
-        """One record for all of the cells; none at all for zeros, which unwritten cells read as."""
+    def _store_shared(self, source: IncomingValue, positions: Positions, count: int) -> Any:
+        """Returns the number of one record for all of the cells; 0 for an item of zeros, as unwritten cells have."""
         item = source.rows(0, 1)
         if not item.nbytes or not byte_rows(item, 1).any():
             return np.uint32(UNWRITTEN)
@@ -141,7 +140,7 @@ class ItemGrid:
         return number
 
     def _store_each(self, positions: Positions, items: Callable[[int, int], Dense]) -> RecordNumbers:
-        """A record for each item, or the same for several; one reference for each of them."""
+        """Returns the number of a record for each item, which may be the same for several, each with a reference."""
         numbers = np.zeros(positions.size, np.uint32)
         if not self.item_nbytes:
             return numbers
@@ -155,10 +154,10 @@ class ItemGrid:
         return numbers
 
     def _write_parts(self, plan: SplitKey, value: Any) -> None:
-        """Read, change and write back the items that a key reaches into."""
+        """Reads, changes and writes back the items that a key reaches into."""
         numbers = self.numbers[(*plan.grid, ...)]
         flat, positions = numbers.reshape(-1), self.positions(plan)
-        source = Source(value, numbers.shape, part_shape(self.item_shape, plan.item), self.dtype)
+        source = IncomingValue(value, numbers.shape, part_shape(self.item_shape, plan.item), self.dtype)
 
         def changed(low: int, high: int) -> Dense:
             items = self.items(flat[low:high])
@@ -180,21 +179,18 @@ class ItemGrid:
             where = np.unravel_index(needed, self.numbers.shape) if self.numbers.ndim else ()
             positions = self._offset(self.numbers) + sum((w * s for w, s in zip(where, steps, strict=True)), needed * 0)
             numbers = self._store_each(positions, lambda low, high: items[low:high])
-            exchange(self.store, self.table.numbers, positions, numbers)
+            exchange(self.store, (self.table.numbers, positions, numbers))
 
     def _publish(self, plan: SplitKey, positions: Positions, new: RecordNumbers) -> None:
         flat, new = positions.reshape(-1), new.reshape(-1)
-        if plan.advanced_grid:
-            # A key may name a cell twice: the last value stays, as in numpy, and the others go.
-            stays = len(flat) - 1 - np.unique(flat[::-1], return_index=True)[1]
-            if len(stays) < len(flat):
-                lost = np.delete(np.arange(len(flat)), stays)
-                self.store.release(new[lost])
-                flat, new = flat[stays], new[stays]
-        exchange(self.store, self.table.numbers, flat, new)
+        stays = last_of_each(flat) if plan.advanced_grid else None
+        if stays is not None:
+            self.store.release(np.delete(new, stays))
+            flat, new = flat[stays], new[stays]
+        exchange(self.store, (self.table.numbers, flat, new))
 
 
-class Source:
+class IncomingValue:
     """A value on its way into cells: broadcast as numpy would, cast and laid out a few items at a time."""
 
     def __init__(self, value: Any, target: tuple[int, ...], item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -213,7 +209,7 @@ class Source:
         self._in_order = array.shape == shape and array.flags.c_contiguous
 
     def rows(self, low: int, high: int) -> Dense:
-        """Rows `low` to `high` of the value, in C order of the cells they go to."""
+        """Returns rows `low` to `high` of the value, in C order of the cells they go to."""
         if self._cells is not None:
             rows = self._cells.rows(low, high)
         elif self._in_order:
@@ -226,17 +222,23 @@ class Source:
 
 
 def flat(numbers: RecordNumbers) -> RecordNumbers:
-    """Numbers one after the other; what has one axis already stays the object it is, which may own its memory."""
+    """Returns numbers along one axis: the same object if that is what they are, as it may own its memory."""
     return numbers if numbers.ndim == 1 else numbers.reshape(-1)
 
 
 def dense(value: Any) -> Any:
-    """A value with its compressed items decoded."""
+    """Returns a value with its compressed items decoded."""
     return value.read(..., value.split(...)) if isinstance(value, ItemGrid) else value
 
 
+def last_of_each(cells: Positions) -> Positions | None:
+    """Returns which items stay where some are for the same cell: the last ones, as in numpy. None if none are."""
+    stays = len(cells) - 1 - np.unique(cells[::-1], return_index=True)[1]
+    return stays if len(stays) < len(cells) else None
+
+
 def memory_of(out: Any) -> Dense:
-    """The memory of a tensor, as an array that shares it; raises if it is none that can be shared."""
+    """Returns an array that shares the memory of a tensor; raises `ValueError` if there is no such array."""
     try:
         memory = out.numpy()
     except (AttributeError, TypeError, RuntimeError) as error:  # of another type, on a device, or part of a graph
@@ -249,20 +251,20 @@ def memory_of(out: Any) -> Dense:
 
 
 def part_shape(item_shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[int, ...]:
-    """The shape of what a key takes out of an item."""
+    """Returns the shape of what a key takes out of an item."""
     return np.broadcast_to(np.empty((), np.uint8), item_shape)[(*key, ...)].shape
 
 
-def steps_over(shape: tuple[int, ...], steps: list[int]) -> Positions:
-    """The sum of `steps` times indices, for each index of an array of this shape."""
+def flat_offsets(shape: tuple[int, ...], steps: list[int]) -> Positions:
+    """Returns where each element of an array of this shape lies, if `steps` lead from one to the next of each axis."""
     total = np.zeros(shape, np.int64)
     for axis, (length, step) in enumerate(zip(shape, steps, strict=True)):
         total += (np.arange(length) * step).reshape(-1, *[1] * (len(shape) - axis - 1))
     return total
 
 
-def applied(key: tuple[Any, ...], shape: tuple[int, ...], steps: list[int]) -> Positions:
-    """What `key` takes out of `steps_over(shape, steps)`, without making all of that."""
+def flat_offsets_of_key(key: tuple[Any, ...], shape: tuple[int, ...], steps: list[int]) -> Positions:
+    """Returns `flat_offsets(shape, steps)[key]`, without making all of the offsets where the key names few."""
     if len(key) == len(shape) and all(isinstance(k, int) or (k is not None and is_integers(k)) for k in key):
         parts = [
             np.where(np.asarray(k) < 0, np.asarray(k, np.int64) + n, k) * s

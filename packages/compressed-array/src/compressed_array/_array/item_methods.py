@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from compressed_array._array import reductions
+from compressed_array._array.decoy import ADVICE
 from compressed_array._array.functions import call_ufunc, changed_in_place, decoded, decoded_call, read_only
-from compressed_array._array.outside import ADVICE
 from compressed_array.errors import UnsupportedOperationError
 
 Method = Callable[..., Any]
 
 
 class ReducingMethods:
-    """Reductions, a block at a time wherever the arguments are the usual ones."""
+    """Reductions, done a block at a time where the arguments are the usual ones."""
 
     def sum(self: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **more: Any) -> Any:
         return self._reduce(np.add, axis=axis, dtype=dtype, out=out, keepdims=keepdims, **more)
@@ -87,7 +87,7 @@ def _truth(keepdims: Any) -> bool:
 
 
 def _on_decoded(name: str) -> Method:
-    """ndarray's method of that name, applied to the decoded items."""
+    """Returns ndarray's method of that name, applied to the decoded items."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return decoded_call(getattr(np.ndarray, name), (self, *args), kwargs)
@@ -98,7 +98,7 @@ def _on_decoded(name: str) -> Method:
 
 
 def _on_decoded_in_place(name: str) -> Method:
-    """ndarray's method of that name, which changes the array: the decoded items are changed and written back."""
+    """Returns ndarray's method of that name, which changes the decoded items and writes them back."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return changed_in_place(self, getattr(np.ndarray, name), *args, **kwargs)
@@ -109,7 +109,7 @@ def _on_decoded_in_place(name: str) -> Method:
 
 
 class DecodedMethods:
-    """Everything that needs the items themselves."""
+    """The methods that need the items themselves."""
 
     argpartition, argsort, astype, choose = map(_on_decoded, ("argpartition", "argsort", "astype", "choose"))
     clip, compress, conj, conjugate = map(_on_decoded, ("clip", "compress", "conj", "conjugate"))
@@ -158,7 +158,7 @@ def _refuse_numba(array: Any, context: Any) -> Any:
 
 
 class RefusedMethods:
-    """What would show the table's memory as if it were the items'."""
+    """The methods that would show the table's memory as if it were the items'."""
 
     @property
     def strides(self: Any) -> Any:
@@ -180,7 +180,7 @@ class RefusedMethods:
     def __array_struct__(self: Any) -> Any:
         raise AttributeError("compressed items are not in memory as they are; use a.read()")
 
-    def __buffer__(self: Any, flags: int) -> Any:  # asked from Python 3.12 on; before, `outside` has to be enough
+    def __buffer__(self: Any, flags: int) -> Any:  # called from Python 3.12 on; before that, the decoy refuses
         raise UnsupportedOperationError(ADVICE)
 
     def __dlpack__(self: Any, **kwargs: Any) -> Any:

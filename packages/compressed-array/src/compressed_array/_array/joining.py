@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from compressed_array._array.array import CompressedArray
 from compressed_array._array.functions import decoded
-from compressed_array._array.table import Table
+from compressed_array._array.table import CellTable
 from compressed_array._array.transfer import transferred
 from compressed_array._runtime.chunks import boxes
 from compressed_array._stores.protocol import Store
@@ -18,12 +18,21 @@ from compressed_array._stores.selection import new_store
 
 
 def concatenate(arrays: Sequence[Any], axis: int = 0) -> CompressedArray:
-    """The arrays joined along an axis of the grid, in a compressed array on the store of the first that is one.
+    """Returns the arrays joined along an axis of the grid, as a compressed array on the store of the first that is one.
 
     Items that lie in that store are not decoded, and kept once for the result and for the array they come from. Those
     of other streams are mostly not decoded either. Plain arrays, and all other items, are written to it a few megabytes
     at a time. An array that grows is `array = concatenate([array, items])`, which copies four bytes for each item that
-    was there; if it began with a few dozen items under "auto", these are written anew once, as it becomes a stream.
+    was there; if it began with a few dozen items under "auto", these are written again once, as it becomes a stream.
+
+    Args:
+        arrays: Arrays with items of one shape, of which at least one is compressed.
+        axis: The axis to join along, one of those that count items.
+
+    >>> import numpy as np, compressed_array as ca
+    >>> old, new = ca.compress(np.zeros((3, 84, 84), np.uint8)), np.ones((2, 84, 84), np.uint8)
+    >>> ca.concatenate([old, new])[:, 0, 0].tolist()
+    [0, 0, 0, 1, 1]
     """
     parts: list[Any] = [part if isinstance(part, CompressedArray) else np.asarray(decoded(part)) for part in arrays]
     first = next((part for part in parts if isinstance(part, CompressedArray)), None)
@@ -48,7 +57,7 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> CompressedArray:
         for place, part, there in zip(places, parts, is_there, strict=True):
             if there:
                 numbers[place] = part.cells.numbers
-        table = Table.holding(store, numbers, is_part=True)
+        table = CellTable.sharing(store, numbers, is_part=True)
     joined = CompressedArray.on_table(table, first.item_shape, first.dtype)
     for place, part, there in zip(places, parts, is_there, strict=True):
         if not there and not (isinstance(part, CompressedArray) and _took_over(joined[place], part)):
@@ -58,7 +67,7 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> CompressedArray:
 
 
 def _store_for(first: CompressedArray, grid: tuple[int, ...]) -> Store:
-    """The first array's store; another, where "auto" took that for few items and has many now, as a stream has."""
+    """Returns the first array's store, or a new one where "auto" chose that for few items and there are many now."""
     choice = first.store.codec_choice
     if isinstance(choice, str) and not first.store.is_stream:
         made = new_store(grid, first.item_shape, first.dtype, choice)
@@ -67,7 +76,7 @@ def _store_for(first: CompressedArray, grid: tuple[int, ...]) -> Store:
 
 
 def _took_over(target: CompressedArray, part: CompressedArray) -> bool:
-    """Put items into an array undecoded, if that can be done; all of them at once, since they lie in groups."""
+    """Puts items into an array undecoded, all of them at once since they lie in groups. Returns whether it could."""
     return transferred([target.cells], ..., [part.cells])
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-FULL = slice(None)
+WHOLE_AXIS = slice(None)
 
 
 class SplitKey(NamedTuple):
@@ -30,18 +30,18 @@ class SplitKey(NamedTuple):
     scalar: bool  # numpy would answer with a scalar, if the answer has no axes left
 
     def item_key(self, leading: int) -> tuple[Any, ...]:
-        """The key for an array of items behind `leading` axes."""
-        return (FULL,) * leading + self.item
+        """Returns the key for an array of items behind `leading` axes."""
+        return (WHOLE_AXIS,) * leading + self.item
 
 
 def split(key: Any, grid_ndim: int, ndim: int) -> SplitKey | None:
-    """Take a key apart, or give None for one whose halves mix. Raises IndexError for more axes than there are."""
+    """Returns a key taken apart, or None if its halves mix. Raises `IndexError` for more axes than there are."""
     if type(key) is int and grid_ndim:  # a row of a buffer: nothing to take apart
-        return SplitKey((key,), (FULL,) * (ndim - grid_ndim), True, False, False, True, True)
+        return SplitKey((key,), (WHOLE_AXIS,) * (ndim - grid_ndim), True, False, False, True, True)
     if type(key) is tuple and len(key) == grid_ndim > 0 and all(_is_integer_array(part) for part in key):
-        return SplitKey(key, (FULL,) * (ndim - grid_ndim), False, True, False, True, False)  # a batch of a buffer
+        return SplitKey(key, (WHOLE_AXIS,) * (ndim - grid_ndim), False, True, False, True, False)  # a batch of a buffer
     if grid_ndim == 1 and _is_integer_array(key):  # one of a buffer whose steps lie one behind the other
-        return SplitKey((key,), (FULL,) * (ndim - grid_ndim), False, True, False, True, False)
+        return SplitKey((key,), (WHOLE_AXIS,) * (ndim - grid_ndim), False, True, False, True, False)
     parts = [_normal(part) for part in (key if isinstance(key, tuple) else (key,))]
     axes = [_axes(part) for part in parts]
     consumed = sum(axes)
@@ -53,7 +53,7 @@ def split(key: Any, grid_ndim: int, ndim: int) -> SplitKey | None:
     if ellipses and consumed == ndim and _any_array(parts):
         return None  # an ellipsis that stands for no axis still keeps the index arrays around it apart, says numpy
     at = ellipses[0] if ellipses else len(parts)
-    parts[at : at + 1] = [FULL] * (ndim - consumed)
+    parts[at : at + 1] = [WHOLE_AXIS] * (ndim - consumed)
     axes[at : at + 1] = [1] * (ndim - consumed)
 
     grid: list[Any] = []
@@ -76,7 +76,7 @@ def split(key: Any, grid_ndim: int, ndim: int) -> SplitKey | None:
         basic=not arrays_in_grid and not arrays_in_item,
         advanced_grid=arrays_in_grid,
         array_in_item=arrays_in_item,
-        whole_items=all(isinstance(part, slice) and part == FULL for part in item),
+        whole_items=all(isinstance(part, slice) and part == WHOLE_AXIS for part in item),
         scalar=not ellipses,
     )
 
@@ -84,7 +84,7 @@ def split(key: Any, grid_ndim: int, ndim: int) -> SplitKey | None:
 def scatter(
     key: Any, grid: tuple[int, ...], item: tuple[int, ...]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """For each element that any numpy key asks for: the flat index of its cell, and its flat index in the item."""
+    """Returns for each element that a numpy key asks for the flat index of its cell, and its flat index in the item."""
     shape = grid + item
     cells = np.arange(prod(grid)).reshape(grid + (1,) * len(item))
     inside = np.arange(prod(item)).reshape(item)
@@ -98,7 +98,7 @@ def field_names(key: Any) -> bool:
 
 
 def _normal(part: Any) -> Any:
-    """A part of a key as an int, slice, None, Ellipsis or plain index array."""
+    """Returns a part of a key as an int, slice, None, Ellipsis or plain index array."""
     if part is None or part is Ellipsis or type(part) in (slice, int):
         return part
     if type(part) is np.ndarray and part.dtype.kind in "iub" and part.ndim:
@@ -126,7 +126,7 @@ def _is_integer_array(part: Any) -> bool:
 
 
 def _axes(part: Any) -> int:
-    """How many axes a normal part takes up."""
+    """Returns how many axes such a part takes up."""
     if part is None or part is Ellipsis:
         return 0
     if isinstance(part, np.ndarray) and part.dtype == np.bool_:

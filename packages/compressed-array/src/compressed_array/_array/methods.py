@@ -17,12 +17,12 @@ from compressed_array._array.flags import Flags
 from compressed_array._array.functions import decoded, decoded_call, read_only
 from compressed_array._array.item_methods import DecodedMethods, ReducingMethods, RefusedMethods
 from compressed_array._array.pickling import reduce_for_pickle
-from compressed_array._array.table import Table
+from compressed_array._array.table import CellTable
 from compressed_array.errors import UnsupportedOperationError
 
 
 class ShapeMethods:
-    """What the logical array looks like, and other looks at the same items."""
+    """The shape of the logical array, and views of the same items in another one."""
 
     @property
     def shape(self: Any) -> Any:
@@ -92,7 +92,7 @@ class ShapeMethods:
             return self.seen_as(numbers)
         if copy is False:
             raise ValueError("Unable to avoid creating a copy while reshaping.")
-        return self._holding(grid)
+        return self._on_same_records(grid)
 
     def ravel(self: Any, order: Any = "C") -> Any:
         return self.reshape(-1, order="C" if order in ("K", "A") else order)
@@ -118,7 +118,7 @@ class ShapeMethods:
         return self.read(key)
 
     def like(self: Any, shape: Any = None, dtype: Any = None) -> Any:
-        """An unwritten array with the same items' axes and codec, of this shape and dtype or another."""
+        """Returns an unwritten array with as many item axes and the same codec, of this shape and dtype or another."""
         full = self.shape if shape is None else (shape,) if not np.iterable(shape) else tuple(shape)
         item_ndim = min(len(self._item_shape), len(full))
         return type(self)(
@@ -130,15 +130,16 @@ class CopyMethods:
     """Copies, in this process and out of it."""
 
     def copy(self: Any, order: Any = "C") -> Any:
-        """An array of its own; the two share what neither has changed."""
-        return self._holding(self.grid_shape)
+        """Returns a copy. The two arrays share what neither has changed."""
+        return self._on_same_records(self.grid_shape)
 
-    def _holding(self: Any, grid: tuple[int, ...]) -> Any:
+    def _on_same_records(self: Any, grid: tuple[int, ...]) -> Any:
+        """Returns an array of another grid, with a table of its own on the records that this one has now."""
         epochs = self.store.epochs
         with epochs.writing, epochs.guard:  # no number may lose its record between being copied and being held
             numbers, whole = self.cells.numbers, self._table
             is_part = whole.is_part or numbers.size < whole.numbers.size
-            table = Table.holding(self.store, numbers.reshape(grid), is_part=is_part)
+            table = CellTable.sharing(self.store, numbers.reshape(grid), is_part=is_part)
         return self.on_table(table, self._item_shape, self._item_dtype)
 
     def __copy__(self: Any) -> Any:
@@ -166,11 +167,11 @@ class CopyMethods:
 
 
 class ArrayMethods(ShapeMethods, CopyMethods, ReducingMethods, DecodedMethods, RefusedMethods):
-    """ndarray's surface, told anew for compressed items."""
+    """All of ndarray's attributes and methods, for compressed items."""
 
 
 def resolved_shape(wanted: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape to reshape to, with the length that -1 stands for filled in."""
+    """Returns a shape to reshape to, with the length that -1 stands for."""
     size, known = prod(shape), prod(n for n in wanted if n != -1)
     unknown = wanted.count(-1)
     fits = known == size if not unknown else unknown == 1 and known > 0 and size % known == 0

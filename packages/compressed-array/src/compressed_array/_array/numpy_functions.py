@@ -28,7 +28,7 @@ _LIKE = _names(
     """,
 )
 _SAVING = _names("numpy", "save savez savez_compressed")
-REFUSED = {
+REFUSED_FUNCTIONS = {
     **dict.fromkeys(_LIKE, "to make a compressed array, use compressed_array.zeros(...) or compress(array)"),
     **dict.fromkeys(_SAVING, "use compressed_array.save(path, a), or a.read() to save it uncompressed"),
 }

@@ -1,4 +1,4 @@
-"""Reading and writing two arrays that stand on one store, as observations and next observations do."""
+"""Reading and writing two arrays that share a store, as observations and next observations do."""
 
 from __future__ import annotations
 
@@ -22,10 +22,23 @@ def read_pair(
     out: tuple[Any, Any] | None = None,
     other_key: Any = None,
 ) -> tuple[Any, Any]:
-    """`(first.read(key), second.read(key))`, decoding what both need once if they stand on one store.
+    """Returns `(first.read(key), second.read(key))`. What both need is decoded once if they share a store.
 
-    `out` are two arrays, or tensors of torch in the host's memory, to write the answers into. `other_key` is what is
-    read of `second`, if not the same: as many items, or what comes after each of so many windows of equal length.
+    Args:
+        first: An array.
+        second: Another one, mostly with the same grid and made with `store=first.store`.
+        key: A key as for `first[key]`.
+        out: Two arrays, or tensors of torch in the host's memory, to write the answers into. They are returned.
+        other_key: The key for `second`, if it is another. It picks as many items as `key`, or one for each of so many
+            equal parts of those, such as the step after each window.
+
+    >>> import numpy as np, compressed_array as ca
+    >>> obs = ca.zeros((100, 84, 84), np.uint8)
+    >>> next_obs = ca.zeros(obs.shape, np.uint8, store=obs.store)
+    >>> obs[5], next_obs[5] = 1, 2
+    >>> batch, next_batch = ca.read_pair(obs, next_obs, np.array([0, 5]))
+    >>> batch[:, 0, 0].tolist(), next_batch[:, 0, 0].tolist()
+    ([0, 1], [0, 2])
     """
     if out is not None and not (isinstance(out[0], np.ndarray) and isinstance(out[1], np.ndarray)):
         arrays = tuple(part if isinstance(part, np.ndarray) else memory_of(part) for part in out)
@@ -47,7 +60,7 @@ def read_pair(
 def _read_in_one(
     a: ItemGrid, plan: SplitKey, b: ItemGrid, other_plan: SplitKey, out: tuple[Dense, Dense] | None
 ) -> tuple[Dense, Dense] | None:
-    """Both answers by one read of the store; None if that does not give what was asked for."""
+    """Returns both answers, made by one read of the store; None if one read does not give what was asked for."""
     if not plan.whole_items or not other_plan.whole_items:
         return None
     with a.store.epochs.reading():
@@ -69,10 +82,22 @@ def _read_in_one(
 
 
 def write_pair(first: CompressedArray, second: CompressedArray, row: Any, items: Any, others: Any) -> None:
-    """`first[row] = items` and `second[row] = others`: a step of a buffer, in one go if they stand on one store.
+    """Does `first[row] = items` and `second[row] = others`, in one go if the two arrays share a store.
 
-    Compressed arrays that stand on one store as well go to many rows, a slice, so that what they have in common is
-    still in memory once, and mostly without being decoded.
+    Args:
+        first: An array.
+        second: Another one, mostly made with `store=first.store`.
+        row: The row of a step; or any key, which takes two writes.
+        items: What is written to `first`.
+        others: What is written to `second`. If `items` and `others` are compressed arrays on one store, and `row` is a
+            slice, they are mostly not decoded, and what they have in common is still kept once.
+
+    >>> import numpy as np, compressed_array as ca
+    >>> obs = ca.zeros((100, 2, 84, 84), np.uint8, item_ndim=2)
+    >>> next_obs = ca.zeros(obs.shape, np.uint8, item_ndim=2, store=obs.store)
+    >>> ca.write_pair(obs, next_obs, 0, np.full((2, 84, 84), 1, np.uint8), np.full((2, 84, 84), 2, np.uint8))
+    >>> int(obs[0].max()), int(next_obs[0].max())
+    (1, 2)
     """
     a, b = first.cells, second.cells
     if isinstance(items, CompressedArray) and isinstance(others, CompressedArray):
@@ -84,8 +109,6 @@ def write_pair(first: CompressedArray, second: CompressedArray, row: Any, items:
         rows is not None
         and other_rows is not None
         and a.store is b.store
-        and type(row) is int
-        and type(items) is type(others) is np.ndarray
         and rows.fits(row, items)
         and other_rows.fits(row, others)
         and first.is_writeable
@@ -93,10 +116,17 @@ def write_pair(first: CompressedArray, second: CompressedArray, row: Any, items:
     ):
         epochs = a.store.epochs
         with epochs.writing, epochs.guard:
-            if rows.put(row, items):
-                if not other_rows.put(row, others):
-                    b.write(row, others)
-                return
+            rows.put(row, items)
+            other_rows.put(row, others)
+        return
+    if isinstance(row, slice) and a.store is b.store and not a.store.is_stream:
+        part, other_part = first[row], second[row]
+        comes_from_here = any(getattr(value, "store", None) is a.store for value in (items, others))
+        if (np.shape(items), np.shape(others)) == (part.shape, other_part.shape) and not comes_from_here:
+            # By turns, or what a row has in common with the one before would not be found.
+            for i in range(len(part)):
+                part[i], other_part[i] = items[i], others[i]
+            return
     first[row] = items
     second[row] = others
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from compressed_array._array.table import Table
-from compressed_array._stores.exports import KINDS, Export, RestoredStore, packed, unpacked
+from compressed_array._array.table import CellTable
+from compressed_array._stores.exports import KINDS, Export, RestoredStore, from_pickle_parts, pickle_parts
 from compressed_array._stores.protocol import UNWRITTEN, RecordNumbers
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def rebuild(cls: type[CompressedArray], state: State) -> CompressedArray:
     """Returns an array in a store of its own."""
     cells = np.array(state.cells, np.uint32)
     store = KINDS[state.records.kind].restore(state.item_shape, state.dtype, state.records, cells)
-    return cls.on_table(Table(store, cells), state.item_shape, state.dtype)
+    return cls.on_table(CellTable(store, cells), state.item_shape, state.dtype)
 
 
 def reduce_for_pickle(array: CompressedArray, protocol: int) -> tuple[Any, ...]:
@@ -53,20 +53,20 @@ def reduce_for_pickle(array: CompressedArray, protocol: int) -> tuple[Any, ...]:
     cells, table, store = array.cells, array.cells.table, array.store
     if cells.numbers.size == table.numbers.size:
         with store.epochs.writing:
-            # A copy of some items of a large array stands on all of its store.
+            # A copy of some items of a large array shares all of its store.
             snapshot = store.snapshot(table.numbers, is_part=table.is_part)
             if snapshot is not None:
                 numbers = snapshot.renumbered(cells.numbers)
                 return unpickle_on_store, (type(array), array.item_shape, array.dtype, numbers, snapshot)
     state = take(array)
-    return unpickle, (type(array), state.item_shape, state.dtype, state.cells, packed(state.records, protocol))
+    return unpickle, (type(array), state.item_shape, state.dtype, state.cells, pickle_parts(state.records, protocol))
 
 
 def unpickle(
     cls: type[CompressedArray], item_shape: tuple[int, ...], dtype: np.dtype[Any], cells: Any, records: Any
 ) -> CompressedArray:
     """Returns the array that `reduce_for_pickle` was given."""
-    return rebuild(cls, State(item_shape, dtype, cells, unpacked(*records)))
+    return rebuild(cls, State(item_shape, dtype, cells, from_pickle_parts(*records)))
 
 
 def unpickle_on_store(
@@ -74,4 +74,4 @@ def unpickle_on_store(
 ) -> CompressedArray:
     """Returns the array that `reduce_for_pickle` was given with its store."""
     numbers = np.array(cells, np.uint32)
-    return cls.on_table(Table(restored.claim(numbers), numbers), item_shape, dtype)
+    return cls.on_table(CellTable(restored.claim(numbers), numbers), item_shape, dtype)

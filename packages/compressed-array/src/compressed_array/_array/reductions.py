@@ -18,7 +18,7 @@ from compressed_array._runtime.chunks import boxes, ranges
 from compressed_array._runtime.types import Dense
 
 # What a block is folded into the answer with; for each, the order of folding does not matter.
-FOLDED = {
+FOLDED_BY_BLOCKS = {
     np.add, np.multiply, np.minimum, np.maximum, np.fmin, np.fmax,
     np.logical_and, np.logical_or, np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor,
 }  # fmt: skip
@@ -26,14 +26,14 @@ Axis = int | tuple[int, ...] | None
 
 
 def reduce(cells: ItemGrid, ufunc: np.ufunc, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """`ufunc.reduce`, for a ufunc that is `FOLDED` and an array that is not empty."""
+    """Does what `ufunc.reduce` does, for a ufunc that is `FOLDED_BY_BLOCKS` and an array that is not empty."""
     axes = _axes(cells, _or_none(cells, axis))
     folded = _fold(cells, axes, ufunc, lambda block: ufunc.reduce(block, axis=axes, dtype=dtype, keepdims=True))
     return _shaped(folded, axes, keepdims)
 
 
 def count_nonzero(cells: ItemGrid, axis: Axis = None, keepdims: bool = False) -> Any:
-    """`np.count_nonzero`."""
+    """Does what `np.count_nonzero` does."""
     axes = _axes(cells, _or_none(cells, axis))
     folded = _fold(cells, axes, np.add, lambda block: np.count_nonzero(block, axis=axes, keepdims=True))
     counted = _shaped(folded, axes, keepdims)
@@ -42,7 +42,7 @@ def count_nonzero(cells: ItemGrid, axis: Axis = None, keepdims: bool = False) ->
 
 
 def mean(cells: ItemGrid, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """`np.mean`, with its choice of types: integers in float64, float16 summed in float32."""
+    """Does what `np.mean` does, with its choice of types: integers in float64, float16 summed in float32."""
     axes = _axes(cells, axis)
     narrow = dtype is None and cells.dtype.kind == "f" and cells.dtype.itemsize == 2
     summed_in = np.float32 if narrow else np.float64 if dtype is None and cells.dtype.kind in "iub" else dtype
@@ -52,7 +52,7 @@ def mean(cells: ItemGrid, axis: Axis = None, dtype: Any = None, keepdims: bool =
 
 
 def var(cells: ItemGrid, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
-    """`np.var`: the mean first, then the mean square of what is left."""
+    """Does what `np.var` does: the mean first, then the mean square of the differences from it."""
     axes = _axes(cells, axis)
     narrow = dtype is None and cells.dtype.kind == "f" and cells.dtype.itemsize == 2
     center = np.asarray(mean(cells, axes, np.float32 if narrow else dtype, keepdims=True))
@@ -70,14 +70,14 @@ def var(cells: ItemGrid, axis: Axis = None, dtype: Any = None, ddof: float = 0, 
 
 
 def std(cells: ItemGrid, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
-    """`np.std`."""
+    """Does what `np.std` does."""
     narrow = dtype is None and cells.dtype.kind == "f" and cells.dtype.itemsize == 2
     answer = np.sqrt(var(cells, axis, np.float32 if narrow else dtype, ddof, keepdims))
     return answer.astype(np.float16) if narrow else answer
 
 
 def arg(cells: ItemGrid, which: Callable[..., Any]) -> Any:
-    """`np.argmin` or `np.argmax` of the flattened array: the first of equals, and the first NaN before all."""
+    """Does what `np.argmin` or `np.argmax` does to the flattened array: the first of equals, and any NaN before all."""
     values, places = [], []
     item_size = prod(cells.item_shape)
     for low, high in ranges(cells.numbers.size, cells.item_nbytes):
@@ -89,7 +89,7 @@ def arg(cells: ItemGrid, which: Callable[..., Any]) -> Any:
 
 
 def equal(cells: ItemGrid, other: Callable[[tuple[slice, ...]], Dense], equal_nan: bool = False) -> bool:
-    """`np.array_equal` with an array of the same shape, of which `other` gives a block."""
+    """Does what `np.array_equal` does, with an array of the same shape of which `other` returns a block."""
     for box in boxes(cells.numbers.shape, cells.item_nbytes):
         if not np.array_equal(cells.read(box, cells.split(box)), other(box), equal_nan=equal_nan):
             return False
@@ -121,7 +121,7 @@ def _fold_boxes(
 
 
 def _or_none(cells: ItemGrid, axis: Axis) -> Axis:
-    """The axis; none, where it is the one that ufuncs let an array without axes have."""
+    """Returns the axis, or None where it is the one that ufuncs accept for an array without axes."""
     return None if not cells.shape and axis in (0, -1) else axis
 
 

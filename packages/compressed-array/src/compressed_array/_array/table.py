@@ -1,7 +1,6 @@
-"""`Table`: the grid of record numbers that compressed arrays are views of.
+"""`CellTable`: the grid of record numbers that compressed arrays are views of.
 
-Nothing but the arrays themselves ever gets at it: what C code finds where it looks for an array's memory is
-`outside`.
+Only the arrays themselves can reach it: C code that looks for an array's memory finds `decoy_array`.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ import numpy.typing as npt
 from compressed_array._stores.protocol import MOST_LANES, LaneNumbers, RecordNumbers, Store
 
 
-class Table:
-    """Cells, the store their numbers belong to, and the duty to give the records back when no array needs them."""
+class CellTable:
+    """Cells, and the store that their numbers belong to. It releases the records when no array needs them any more."""
 
     __slots__ = ("__weakref__", "cells", "is_part", "numbers", "row_lanes", "store")
 
@@ -26,21 +25,24 @@ class Table:
         self.row_lanes: LaneNumbers = np.arange(cells.shape[-1] if cells.ndim > 1 else 1) % MOST_LANES
 
     @classmethod
-    def unwritten(cls, store: Store, grid: tuple[int, ...]) -> Table:
-        """A table none of whose cells has been written."""
+    def unwritten(cls, store: Store, grid: tuple[int, ...]) -> CellTable:
+        """Returns a table none of whose cells has been written."""
         return cls(store, np.zeros(grid, np.uint32))
 
     @classmethod
-    def holding(cls, store: Store, numbers: RecordNumbers, *, is_part: bool) -> Table:
-        """A table of its own that shares records with others. The caller holds `epochs.writing`."""
+    def sharing(cls, store: Store, numbers: RecordNumbers, *, is_part: bool) -> CellTable:
+        """Returns a new table of numbers that others have too, with a reference more for each of them.
+
+        The caller holds `epochs.writing`.
+        """
         store.retain(numbers.reshape(-1))
         return cls(store, np.array(numbers, order="C"), is_part=is_part)
 
     def lanes(self, positions: npt.NDArray[np.int64]) -> LaneNumbers:
-        """The streams that cells belong to, by their positions in C order."""
+        """Returns the streams that cells belong to, by their positions in C order."""
         return self.row_lanes[positions % max(len(self.row_lanes), 1)]
 
     def __del__(self) -> None:
         numbers = getattr(self, "numbers", None)
-        if numbers is not None:  # an interrupt may have come amid `__init__`
+        if numbers is not None:  # an interrupt may have come during `__init__`
             self.store.release_later(numbers)

@@ -13,7 +13,7 @@ import numpy as np
 
 from compressed_array._array.grid import ItemGrid, Positions
 from compressed_array._runtime.chunks import ranges
-from compressed_array._stores.protocol import RecordNumbers, Store
+from compressed_array._stores.protocol import RecordNumbers, Store, exchange
 
 SMALLER = 8  # times, at least, than items are when decoded: how much is taken out of a store at a time
 
@@ -29,7 +29,7 @@ def transferred(targets: Sequence[ItemGrid], key: Any, values: Sequence[ItemGrid
     positions = [_where(target, key, value, store) for target, value in zip(targets, values, strict=True)]
     if not positions[0].size or any(where.shape != positions[0].shape for where in positions):
         return False
-    new, is_published = np.zeros((len(targets), positions[0].size), np.uint32), False
+    new = np.zeros((len(targets), positions[0].size), np.uint32)
     try:
         if not _adopted(store, values, new):
             if new.any():
@@ -38,27 +38,17 @@ def transferred(targets: Sequence[ItemGrid], key: Any, values: Sequence[ItemGrid
             if len(targets) == 1:
                 return False
             _write_by_turns(store, targets, positions, values, new)
-        tables, places = [target.table.numbers for target in targets], [where.reshape(-1) for where in positions]
-        first, second, at, other = tables[0], tables[-1], places[0], places[-1] if len(places) > 1 else places[0][:0]
-        numbers, others = new[0], new[-1][: other.size]
+        tables = [target.table.numbers for target in targets]
         with store.epochs.writing, store.epochs.guard:
-            old = np.concatenate([first[at], second[other]])
-            released = np.zeros_like(old)
-            store.release_later(released)
-            # No calls from here: an interrupt finds all of it done, or nothing.
-            is_published = True
-            first[at] = numbers
-            second[other] = others
-            released[...] = old
+            exchange(store, *zip(tables, [where.reshape(-1) for where in positions], new, strict=True))
     except BaseException:
-        if not is_published:
-            store.release_later(new.reshape(-1))
+        store.release_later(new.reshape(-1))  # zeros, where they are in their cells
         raise
     return True
 
 
 def _where(target: ItemGrid, key: Any, value: ItemGrid, store: Store) -> Positions:
-    """Which cells of a target's table a key names, if items can go there just as they are; else none."""
+    """Returns which cells of a target's table a key names, or none if items cannot go there just as they are."""
     alike = target.item_shape == value.item_shape and target.dtype == value.dtype and target.item_nbytes > 0
     if alike and target.store is store and store.holds(target.item_shape, target.dtype):
         plan = target.split(key)
@@ -94,7 +84,7 @@ def _write_by_turns(
     values: Sequence[ItemGrid],
     new: RecordNumbers,
 ) -> None:
-    """Decode items and write them, a row of each array after the other, and put their numbers into `new`."""
+    """Decodes items and writes them, a row of each array after the other, and puts their numbers into `new`."""
     rows = len(positions[0]) if positions[0].ndim else 1
     each = new.shape[1] // rows
     for low, high in ranges(rows, len(targets) * each * store.record_nbytes):

@@ -1,7 +1,8 @@
-"""`TransitionReader`: a batch of two arrays on one store, and of plain arrays beside them, in as few steps as can be.
+"""`TransitionReader`: batches of two arrays that share a store, and of plain arrays, in as few steps as can be.
 
-Between two updates of a network the processor's caches forget all of this, and what a small batch then costs is mostly
-how much code and how many objects it takes to ask for it. So all that is the same for every batch is found out before.
+A network's update between two batches drives this code and its objects out of the processor's caches, so most of the
+cost of a small batch is how much code runs and how many objects are touched. Therefore all that is the same for every
+batch is found out before the first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from compressed_array._runtime.output_pool import lend
 from compressed_array._runtime.types import Dense
 
 Positions = npt.NDArray[np.int64]
-Memory = Callable[[tuple[int, ...], np.dtype[Any]], Dense]
+Allocator = Callable[[tuple[int, ...], np.dtype[Any]], Dense]
 
 
 class TransitionReader:
@@ -42,7 +43,7 @@ class TransitionReader:
     """
 
     def __init__(
-        self, first: CompressedArray, second: CompressedArray, columns: Sequence[Dense], memory: Memory = lend
+        self, first: CompressedArray, second: CompressedArray, columns: Sequence[Dense], memory: Allocator = lend
     ) -> None:
         a, b = first.cells, second.cells
         grid = a.numbers.shape

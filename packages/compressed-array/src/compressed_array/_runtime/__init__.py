@@ -1,4 +1,4 @@
-"""What everything else stands on: memory, threads, epochs of readers, files and their headers, and compiled kernels.
+"""What everything else is built on: memory, threads, epochs of readers, files and their headers, and compiled kernels.
 
 Nothing here knows what a codec, a record or an array is.
 """

@@ -19,7 +19,7 @@ from compressed_array.errors import LossyWriteError, UnsupportedDtypeError
 
 
 def check_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """The dtype, if its values are bytes of their own."""
+    """Returns the dtype; raises `UnsupportedDtypeError` unless its values are bytes of a fixed size."""
     checked = np.dtype(dtype)
     if checked.char == "T":
         raise UnsupportedDtypeError("variable-width strings live outside the array; use a fixed width such as 'U16'")
@@ -36,7 +36,7 @@ def check_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def as_value(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """A value as an array: of its own dtype, or, where it is made of tuples for records, of theirs."""
+    """Returns a value as an array: of its own dtype, or of `dtype` where it is made of tuples for records."""
     if dtype.names is None or isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
     if isinstance(value, tuple):
@@ -47,7 +47,15 @@ def as_value(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def cast_exactly(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """`value` as an array of `dtype` with the same values, or `LossyWriteError`."""
+    """Returns a value as an array of a dtype with the same values; raises `LossyWriteError` if there is none.
+
+    Args:
+        value: An array, a number, or what else numpy makes an array of.
+        dtype: The dtype that it is to have. Floats may be rounded to another float dtype, but not to infinity.
+
+    >>> cast_exactly([1.0, 255.0], np.dtype(np.uint8))
+    array([  1, 255], dtype=uint8)
+    """
     array = as_value(value, dtype)
     if array.dtype == dtype:
         return array
@@ -67,9 +75,11 @@ def changed_by_cast(xp: Any, source: Any, cast: Any, back: Any, kinds: tuple[str
 
     Args:
         xp: Numpy or torch, whichever the others are of.
-        source: The elements before the cast; `cast` after it; `back` cast again, to the dtype they came from.
+        source: The elements before the cast.
+        cast: The elements after the cast.
+        back: Those cast back to the source's dtype.
         kinds: Numpy's letters for the dtypes of `source` and `cast`.
-        integers: What `iinfo` says of the dtype that is one of integers, if the other is not.
+        integers: `iinfo` of the integer dtype, if exactly one of the two is.
     """
     if kinds == ("c", "c"):
         return _overflown(xp, source.real, back.real) | _overflown(xp, source.imag, back.imag)
@@ -104,7 +114,7 @@ def fit_shape(given: tuple[int, ...], shape: tuple[int, ...], grid_axes: int) ->
 
 
 def refuse_to_stretch(given: tuple[int, ...], shape: tuple[int, ...], is_grid: Callable[[int], bool]) -> None:
-    """Refuse one item where several belong. numpy would repeat it; here that is a batch of the wrong size."""
+    """Refuses one item where several belong. numpy would repeat it; here that is a batch of the wrong size."""
     for axis, length in enumerate(given, len(shape) - len(given)):
         if axis >= 0 and length == 1 < shape[axis] and is_grid(axis):
             raise ValueError(
@@ -113,8 +123,8 @@ def refuse_to_stretch(given: tuple[int, ...], shape: tuple[int, ...], is_grid: C
             )
 
 
-def does_not_fit(culprit: Any, dtype: Any) -> str:
-    """Returns what `LossyWriteError` says of a value."""
+def lossy_write_message(culprit: Any, dtype: Any) -> str:
+    """Returns the message of a `LossyWriteError` for a value that a dtype cannot hold."""
     return f"{culprit!r} does not fit dtype {dtype}; convert the value first, or make the array with a wider dtype"
 
 
@@ -129,7 +139,7 @@ def _record(fields: tuple[Any, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def _cast_records(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Records to records field by field; anything else to every field, as numpy does."""
+    """Casts records to records field by field, and anything else to every field, as numpy does."""
     names, theirs = dtype.names or (), array.dtype.names
     if theirs is not None and len(theirs) != len(names):
         raise ValueError(f"records of {len(theirs)} fields for records of {len(names)}")
@@ -170,4 +180,4 @@ def _within(xp: Any, floats: Any, integers: Any) -> Any:
 
 def _refuse(changed: Any, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
     if changed.any():
-        raise LossyWriteError(does_not_fit(array[changed].reshape(-1)[0] if array.ndim else array[()], dtype))
+        raise LossyWriteError(lossy_write_message(array[changed].reshape(-1)[0] if array.ndim else array[()], dtype))

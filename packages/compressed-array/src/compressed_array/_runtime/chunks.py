@@ -9,14 +9,14 @@ CHUNK_BYTES = 32 * 1024 * 1024
 
 
 def ranges(count: int, nbytes_each: int) -> Iterator[tuple[int, int]]:
-    """Split `range(count)` so that each part is at most `CHUNK_BYTES`, or one item."""
+    """Yields the ends of parts of `range(count)` that are at most `CHUNK_BYTES` each, or one item."""
     step = max(CHUNK_BYTES // max(nbytes_each, 1), 1)
     for low in range(0, count, step):
         yield low, min(low + step, count)
 
 
 def boxes(grid: tuple[int, ...], nbytes_each: int) -> Iterator[tuple[slice, ...]]:
-    """Split a grid into blocks of at most `CHUNK_BYTES`, or one cell, in C order of their corners."""
+    """Yields blocks of a grid of at most `CHUNK_BYTES` each, or one cell, in C order of their corners."""
     block = list(grid)
     cells = max(CHUNK_BYTES // max(nbytes_each, 1), 1)
     for axis in range(len(grid)):  # the leading axes are cut first: what lies together in memory stays together

@@ -3,8 +3,8 @@
 A writer makes new data where no reader looks, publishes it with single aligned stores, and *retires* what it replaced.
 A reader marks its stay with `reading()`. What was retired is reclaimed once every reader has left that might have seen
 it: each holds a view of the page that was current when it came, and a page that is no longer current is gone with its
-last view. Nobody is counted, so that nobody can be counted wrong: a view ends with its `with`, in C, or dies with
-whatever an interrupt has left of its reader.
+last view. There is no count of readers that could go wrong: a view ends with its `with`, in C, or, if an interrupt
+prevents that, with the frame of its reader.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class ReentryGuard:
     """
 
     def __init__(self) -> None:
-        # Whoever takes it, as long as that runs: an interrupt may come just before `__exit__` would give it back.
+        # The frame that took the guard; it counts only while it runs, since an interrupt may skip `__exit__`.
         self._taken_by: FrameType | None = None
         self.count = 0  # how often it was taken
 
     @property
     def is_taken(self) -> bool:
-        """Whether whoever asks came in the middle of it."""
+        """Whether the caller is running in the middle of a change by its own thread, as a signal's handler may."""
         return self._taken_by is not None and self._is_running(sys._getframe(1))
 
     def __enter__(self) -> None:
@@ -55,7 +55,7 @@ class ReentryGuard:
         self._taken_by = None
 
     def when_free(self, do: Callable[[], None]) -> None:
-        """Do something that can as well be done later, if it is a signal's handler that asks for it."""
+        """Does something now, or not at all if a signal's handler asks for it during a change."""
         if not self.is_taken:
             with self:
                 do()
@@ -67,22 +67,22 @@ class ReentryGuard:
 
 
 class Exclusive:
-    """The lock of a store that one thread uses at a time, and its reentry guard. A fork waits for the lock."""
+    """The lock of what one thread uses at a time, such as a store, and its reentry guard. A fork waits for the lock."""
 
     def __init__(self) -> None:
-        self.serial = next(_serials)  # whoever needs the locks of several takes them in this order
+        self.serial = next(_serials)  # a thread that needs several locks takes them in this order
         self.writing, self.guard = threading.RLock(), ReentryGuard()
         # A dict, of which each change is one step: a handler may make a store while its thread makes another. `pop` is
         # also given the dead reference, as what to return if there is nothing: no Python that could be interrupted.
         _all[self.serial] = weakref.ref(self, partial(_all.pop, self.serial))
 
     def after_fork(self) -> None:
-        """Be as new in a child, where the threads of the parent that might have had it are no more."""
+        """Renews the lock in a forked child, which does not have the parent's threads that may have held it."""
         self.writing, self.guard = threading.RLock(), ReentryGuard()
 
 
 class Generation:
-    """What was retired while readers held views of a page, for as long as there is one of these, or of earlier ones."""
+    """What was retired while a page was current. It is kept while there are views of that page, or of earlier ones."""
 
     __slots__ = ("page", "retired")
 
@@ -96,7 +96,7 @@ class Generation:
 
 
 class Epochs(Exclusive):
-    """The meeting rules of one store's readers and writers."""
+    """Keeps one store's writer from freeing what its readers may see."""
 
     def __init__(self) -> None:
         self._page = _new_page()
@@ -104,15 +104,15 @@ class Epochs(Exclusive):
         super().__init__()
 
     def reading(self) -> memoryview:
-        """Whatever is published when this begins stays readable until it ends: `with epochs.reading():`."""
+        """Returns a context in which all that was published when it began stays readable: `with epochs.reading():`."""
         return memoryview(self._page)
 
     def retire(self, reclaim: Reclaim) -> None:
-        """Call `reclaim` when no reader can see any more what was just unpublished. Only while `writing` is held."""
+        """Has `reclaim` called when no reader can see what was just unpublished any more. While `writing` is held."""
         self._generations[-1].retired.append(reclaim)
 
     def collect(self) -> None:
-        """Reclaim what no reader can see any more. Only while `writing` is held."""
+        """Reclaims what no reader can see any more. Only while `writing` is held."""
         generations = self._generations
         if generations[-1].retired or generations[-1].is_over:
             # In this order: if an interrupt comes in between, what is retired waits for readers of the old page, too.
@@ -141,16 +141,16 @@ def _new_page() -> array[int]:
 _serials = itertools.count()
 _all: dict[int, weakref.ref[Exclusive]] = {}
 _forking = threading.RLock()  # two threads that fork at once do so one after the other
-_held: list[list[Any]] = []  # of each fork under way: a handler may fork amid another
+_held: list[list[Any]] = []  # of each fork under way: a handler may fork during another
 
 
 def _before_fork() -> None:
     _forking.acquire()
     _held.append([])
     # A child forked in the middle of another thread's write would inherit a half-published store.
-    for store in _stores():
-        _held[-1].append(store.writing)
-        store.writing.acquire()
+    for locked in _living():
+        _held[-1].append(locked.writing)
+        locked.writing.acquire()
 
 
 def _after_fork_in_parent() -> None:
@@ -164,13 +164,13 @@ def _after_fork_in_child() -> None:
     global _forking
     _forking = threading.RLock()
     _held.clear()
-    for store in _stores():
-        store.after_fork()
+    for locked in _living():
+        locked.after_fork()
 
 
-def _stores() -> list[Exclusive]:
+def _living() -> list[Exclusive]:
     found = (_all[serial]() for serial in sorted(_all.copy()) if serial in _all)
-    return [store for store in found if store is not None]
+    return [exclusive for exclusive in found if exclusive is not None]
 
 
 if hasattr(os, "register_at_fork"):

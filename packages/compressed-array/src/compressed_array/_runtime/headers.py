@@ -1,7 +1,8 @@
-"""How a file of ours begins: a magic number, the length and checksum of a JSON header, and the header.
+"""How files of `save` and recordings begin: a magic number, the length and checksum of a JSON header, and the header.
 
 Nothing in a header is evaluated, and nothing is believed before it was checked: sizes against the file's before memory
-is asked for, numbers for being numbers. Whatever is wrong is a `CorruptFileError` that names the file.
+is asked for, numbers for being numbers. Whatever is wrong is a `CorruptFileError`, in which `errors_of_file` names
+the file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MISFITS = (AttributeError, LookupError, TypeError, ValueError, OverflowError, Re
 
 
 def write_header(file: BinaryIO, magic: bytes, header: dict[str, Any]) -> None:
-    """Write the beginning of a file."""
+    """Writes the beginning of a file."""
     text = json.dumps({"format": FORMAT, **header}).encode()
     file.write(PREFIX.pack(magic, len(text), zlib.crc32(text)))
     file.write(text)
@@ -58,7 +59,7 @@ def read_header(file: BinaryIO, magic: bytes, kind: str) -> dict[str, Any]:
 
 @contextmanager
 def errors_of_file(name: str, kind: str) -> Iterator[None]:
-    """Say of which file an error is, and of which kind it should be; an unknown codec is no fault of the file's."""
+    """Has errors say which file they are about and what it should hold; an unknown codec is no fault of the file's."""
     try:
         yield
     except UnknownCodecError:
@@ -70,14 +71,14 @@ def errors_of_file(name: str, kind: str) -> Iterator[None]:
 
 
 def check_sizes(file: BinaryIO, sizes: list[Any]) -> None:
-    """Raise `CorruptFileError` unless parts of these sizes are all that is left of a file."""
+    """Raises `CorruptFileError` unless parts of these sizes are all that is left of a file."""
     # Each by itself, too: what is less than nothing would make up for one that is larger than the file.
     if not all(map(is_count, sizes)) or sum(sizes) != bytes_left(file):
         raise CorruptFileError("cut short, or something was added to it")
 
 
 def bytes_left(file: BinaryIO) -> int:
-    """Returns how many bytes are to be read yet."""
+    """Returns how many bytes of a file are left to read."""
     here = file.tell()
     end = file.seek(0, os.SEEK_END)
     file.seek(here)
@@ -106,7 +107,7 @@ def described_dtype(description: Any) -> np.dtype[Any]:
 
 
 def _with_tuples(description: Any) -> Any:
-    """A dtype's description as it was before JSON made lists of its tuples."""
+    """Returns a dtype's description as it was before JSON made lists of its tuples."""
     if isinstance(description, str):
         return description
     return [

@@ -4,7 +4,7 @@ Importing such a module compiles its kernels, under Python's import locks and nu
 forked meanwhile inherits those locks as held, by a thread it does not have. So whatever is imported late is imported
 by this module, under one lock, and a fork waits for it.
 
-A signal's handler that raises amid an import leaves a library that is half there: numba does not import again in that
+A signal's handler that raises during an import leaves the library half imported: numba does not import again in that
 process. Handlers run in the main thread, so imports do not: see `undisturbed`.
 """
 
@@ -30,7 +30,7 @@ _found: dict[str, ModuleType | None] = {}
 
 
 def load(module: str) -> Any:
-    """Import a module, in a way that a fork in another thread waits for and no signal's handler cuts off.
+    """Returns a module, imported so that a fork in another thread waits for it and no signal's handler cuts it off.
 
     Whatever is wrong with it is an ImportError: any other is a handler's, and its caller's business.
     """
@@ -39,14 +39,14 @@ def load(module: str) -> Any:
         return found
     package = module.partition(".")[0]
     # If a handler asks for what its own thread is importing, another thread would wait for that for ever.
-    is_begun = _came_from(lambda frame: frame.f_code.co_name == "<module>" and _package(frame) == package)
+    is_begun = _is_called_from(lambda frame: frame.f_code.co_name == "<module>" and _package(frame) == package)
     return undisturbed(partial(_import, module), here=is_begun)
 
 
 def undisturbed(do: Callable[[], T], *, here: bool = False) -> T:
-    """What `do` gives or raises, called under the lock in a thread in which no signal's handler runs.
+    """Returns what `do` returns, or raises what it raises, called under the lock where no signal's handler runs.
 
-    An interrupt ends the waiting for it, and not what was begun: whoever asks for the same again waits for that.
+    An interrupt ends the waiting for it, and not what was begun: the next call for the same waits for that.
     """
     if here or threading.get_ident() != threading.main_thread().ident or lock._is_owned():  # type: ignore[attr-defined]  # undocumented; Python's own `Condition` asks it
         with lock:
@@ -73,7 +73,7 @@ def undisturbed(do: Callable[[], T], *, here: bool = False) -> T:
 
 
 def native(module: str) -> Any:
-    """A module of this package that needs a numba which compiles, by its name in the package; None without one."""
+    """Returns a module of kernels by its name in the package; None without a numba that compiles."""
     if sys.modules.get("numba", ...) is None:  # how Python is told that a module must not be imported
         return None
     try:
@@ -104,8 +104,8 @@ def _import(module: str) -> ModuleType:
 
 
 def _find(module: str) -> ModuleType | None:
-    # A handler that comes amid numba's own work, under its locks, or amid ours, does without kernels for this once.
-    if lock._is_owned() or _came_from(lambda frame: _package(frame) in ("numba", "llvmlite")):  # type: ignore[attr-defined]  # as above
+    # A handler that comes during numba's own work, under its locks, or during ours, does without kernels this once.
+    if lock._is_owned() or _is_called_from(lambda frame: _package(frame) in ("numba", "llvmlite")):  # type: ignore[attr-defined]  # as above
         return _found.get(module)
     return undisturbed(partial(_import_kernels, module))
 
@@ -130,10 +130,10 @@ def _import_kernels(module: str) -> ModuleType | None:
     return _found[module]
 
 
-def _came_from(is_one: Callable[[FrameType], bool]) -> bool:
-    """Whether a frame that waits for the caller is such a one."""
+def _is_called_from(predicate: Callable[[FrameType], bool]) -> bool:
+    """Whether `predicate` holds for any stack frame of Python's from the caller on upwards."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not is_one(frame):
+    while frame is not None and not predicate(frame):
         frame = frame.f_back
     return frame is not None
 

@@ -13,10 +13,11 @@ from compressed_array._runtime.types import Bytes
 # Below this the allocator's memory is as good: it neither asks for large pages nor for anything from the system. Above,
 # it would begin to keep what is freed.
 LARGE = 128 * 1024
+CACHE_LINE = 64  # bytes that a processor fetches at a time
 
 
 def map_memory(nbytes: int) -> Bytes:
-    """Fresh zeroed memory straight from the system, which gets every page back when the array dies.
+    """Returns zeroed memory straight from the system, which gets every page back when the array dies.
 
     Private, so that a forked child's writes stay its own; in small pages, so that what is untouched costs nothing.
     """
@@ -33,7 +34,7 @@ def map_memory(nbytes: int) -> Bytes:
 
 
 def scratch(nbytes: int) -> Bytes:
-    """Memory for payloads that may take all of it and mostly take a tenth.
+    """Returns memory for payloads that may take all of it and mostly take a tenth.
 
     numpy asks for large pages for arrays of this size, and each of those is cleared whole at the first byte written.
     """
@@ -41,7 +42,7 @@ def scratch(nbytes: int) -> Bytes:
 
 
 def return_free_memory() -> None:
-    """Have the allocator give back to the system what it keeps for later, where it is glibc's.
+    """Has the allocator give back to the system what it keeps for later, where it is glibc's.
 
     For after something rare that took megabytes for a moment: it looks through all that is free.
     """

@@ -1,4 +1,4 @@
-"""Where numba is met: how a kernel is compiled, how it reaches memory, and the two kernels that only move bytes.
+"""All that the package uses of numba: compiling kernels, reaching memory, and two kernels that only move bytes.
 
 Importing this module needs numba: only modules of kernels import it, and those are had from `loading.native`. A
 kernel is compiled, or loaded from numba's cache, when the module that holds it is imported, for the one signature it
@@ -29,6 +29,7 @@ from numba.core import cgutils
 Kernel = Callable[..., Any]
 # A number inside a kernel: an address, a size or the bits of an item. Numba knows which; mypy sees no types there.
 Word = Any
+EACH_BYTE = np.uint64(0x0101010101010101)  # a 1 in each byte of a word
 
 
 if numba.config.DISABLE_JIT:
@@ -45,7 +46,7 @@ def _say_once(level: int, message: str) -> None:
 
 
 def jit(signature: Any) -> Callable[[Kernel], Kernel]:
-    """Compile a kernel for `signature` now; keep the machine code on disk where numba finds a place for it."""
+    """Compiles a kernel for `signature` now, and keeps the machine code on disk where numba finds a place for it."""
 
     def compile_kernel(function: Kernel) -> Kernel:
         try:
@@ -64,9 +65,9 @@ def jit(signature: Any) -> Callable[[Kernel], Kernel]:
 
 
 def c_function(signature: Any) -> Callable[[Kernel], Any]:
-    """Compile a function that kernels call by its `address`, and Python by its `ctypes`, for as long as it is kept.
+    """Compiles a function that kernels call by its `address`, and Python by its `ctypes`, for as long as it is kept.
 
-    For what few need: a kernel that calls it so is compiled without it.
+    For rarely used code: a kernel that calls it by its address is compiled without it.
     """
 
     def compile_function(function: Kernel) -> Any:
@@ -82,26 +83,26 @@ def c_function(signature: Any) -> Callable[[Kernel], Any]:
 
 @cache
 def _sources() -> str:
-    """A word that changes with any file of the package, so that no machine code is older than what it is made of."""
+    """Returns a hash of all files of the package, so that no machine code is older than what it is made of."""
     package = Path(__file__).parents[1]
     files = sorted(package.rglob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
 def helper(function: Kernel) -> Kernel:
-    """A function that kernels call, compiled into them."""
+    """Makes a function that kernels call. It is compiled as a function of its own, once for all of a kernel's calls."""
     # Without what Python or C would call it by, which takes longer to compile than many of these functions.
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return numba.njit(nogil=True, **options)(function)  # type: ignore[no-any-return]  # numba has no types
 
 
-def part(function: Kernel) -> Kernel:
-    """A function that one kernel calls at one place: merged into it first, which saves compiling it by itself."""
+def inline_helper(function: Kernel) -> Kernel:
+    """Makes a function that a kernel calls at one place, where it is put in before compiling, which takes less time."""
     return numba.njit(nogil=True, inline="always")(function)  # type: ignore[no-any-return]  # numba has no types
 
 
 def intrinsic(function: Kernel) -> Kernel:
-    """A function given as the instructions it compiles to."""
+    """Makes a function out of the instructions that it compiles to."""
     return numba.extending.intrinsic(function)  # type: ignore[no-any-return]  # numba has no types
 
 
@@ -135,7 +136,7 @@ store8, store32, store64 = _storer(8), _storer(32), _storer(64)
 
 
 def viewer(element: Any, nbytes: int) -> Kernel:
-    """A function that views memory at an address as so many elements. A view: it does not keep the memory alive."""
+    """Returns a function that views memory at an address as so many elements, without keeping the memory alive."""
     array = types.Array(element, 1, "C")
 
     @intrinsic
@@ -159,7 +160,7 @@ def viewer(element: Any, nbytes: int) -> Kernel:
 
 
 def record_viewer(dtype: np.dtype[np.void]) -> Kernel:
-    """A function that views memory at an address as a record, of which it has the fields for attributes."""
+    """Returns a function that views memory at an address as a record, with the fields as attributes."""
     record = numba.from_dtype(dtype)
 
     @intrinsic
@@ -172,12 +173,17 @@ def record_viewer(dtype: np.dtype[np.void]) -> Kernel:
     return record_at
 
 
+def records_of(dtype: np.dtype[np.void]) -> Any:
+    """Returns numba's type of arrays of such records, whose fields are attributes of their elements."""
+    return types.Array(numba.from_dtype(dtype), 1, "C")
+
+
 bytes_at, numbers_at, words_at = viewer(types.uint8, 1), viewer(types.uint32, 4), viewer(types.int64, 8)
 
 
 @intrinsic
 def copy_bytes(typingctx: Any, target: Any, source: Any, size: Any) -> Any:
-    """memcpy: `size` bytes between addresses whose ranges do not overlap."""
+    """Copies `size` bytes between addresses whose ranges do not overlap, by memcpy."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
@@ -190,7 +196,7 @@ def copy_bytes(typingctx: Any, target: Any, source: Any, size: Any) -> Any:
 
 @intrinsic
 def difference(typingctx: Any, a: Any, b: Any) -> Any:
-    """The 16 words of 64 bits at `a` and at `b`, compared bit by bit and all in one: zero if they are equal."""
+    """Returns zero if the 16 words of 64 bits at `a` and at `b` are equal, else the bits that differ in any of them."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word, vector = ir.IntType(64), ir.VectorType(ir.IntType(64), 8)
@@ -209,7 +215,7 @@ def difference(typingctx: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def merge(typingctx: Any, target: Any, a: Any, b: Any, mask: Any) -> Any:
-    """Put 16 words of 64 bits to `target`, which may be `a`: the bits of `mask` from `a`, the others from `b`."""
+    """Writes 16 words of 64 bits to `target`, which may be `a`: the bits of `mask` from `a`, the others from `b`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word, vector = ir.IntType(64), ir.VectorType(ir.IntType(64), 8)
@@ -230,7 +236,7 @@ def merge(typingctx: Any, target: Any, a: Any, b: Any, mask: Any) -> Any:
 
 @intrinsic
 def trailing_zeros(typingctx: Any, value: Any) -> Any:
-    """How many of the low bits of a nonzero uint64 are zero."""
+    """Returns how many of the low bits of a nonzero uint64 are zero."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -240,7 +246,7 @@ def trailing_zeros(typingctx: Any, value: Any) -> Any:
 
 @intrinsic
 def fetch_add(typingctx: Any, address: Any, value: Any) -> Any:
-    """Add to the int64 at an address that several threads add to, and return what it was; what came before is seen."""
+    """Adds to the int64 at an address, atomically and as a memory barrier. Returns what it was."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
@@ -251,7 +257,7 @@ def fetch_add(typingctx: Any, address: Any, value: Any) -> Any:
 
 @intrinsic
 def prefetch(typingctx: Any, address: Any) -> Any:
-    """Have the memory at an address brought near, to be read soon; any address will do."""
+    """Prefetches the memory at an address into the CPU cache; any address will do."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -266,31 +272,31 @@ def prefetch(typingctx: Any, address: Any) -> Any:
 
 @intrinsic
 def call_sizes(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
-    """Call the C function at an address, with six pointers or size_t, the last maybe an int; it returns a size_t."""
+    """Calls the C function at an address, with six pointers or size_t, the last maybe an int; it returns a size_t."""
     return types.int64(*[types.int64] * 7), _calling(64, [64] * 6)
 
 
 @intrinsic
 def call_pair(typingctx: Any, function: Any, a: Any, b: Any) -> Any:
-    """Call the C function at an address, with a pointer and a size_t; it returns a size_t."""
+    """Calls the C function at an address, with a pointer and a size_t; it returns a size_t."""
     return types.int64(*[types.int64] * 3), _calling(64, [64] * 2)
 
 
 @intrinsic
 def call_words(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Call the C function at an address, with four words; it returns a word."""
+    """Calls the C function at an address, with four words; it returns a word."""
     return types.int64(*[types.int64] * 5), _calling(64, [64] * 4)
 
 
 @intrinsic
 def call_ints(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
-    """Call the C function at an address, with three pointers and three ints; it returns an int."""
+    """Calls the C function at an address, with three pointers and three ints; it returns an int."""
     return types.int64(*[types.int64] * 7), _calling(32, [64, 64, 64, 32, 32, 32])
 
 
 @intrinsic
 def call_block(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Call the C function at an address, with two pointers and two ints; it returns an int."""
+    """Calls the C function at an address, with two pointers and two ints; it returns an int."""
     return types.int64(*[types.int64] * 5), _calling(32, [64, 64, 32, 32])
 
 
@@ -315,7 +321,7 @@ def _address_of(array: Any) -> Word:
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
-    """Where an array's first byte lies. By a kernel, since to ask numpy takes as long as to write a short item."""
+    """Returns the address of an array's first byte. A kernel finds it: numpy would take as long as a short write."""
     dtype = array.dtype
     try:
         if dtype is _BYTE or ((dtype is _FLOAT or dtype is _DOUBLE) and array.ndim == 2):
@@ -327,7 +333,7 @@ def address_of(array: npt.NDArray[Any]) -> int:
 
 @jit("void(int64[::1], uint8[:, ::1], int64, int64)")
 def gather(addresses: Any, out: Any, low: Word, high: Word) -> None:
-    """Copy a row's length of bytes from `addresses[i]` to `out[i]`, for the rows from `low` up to `high`."""
+    """Copies a row's length of bytes from `addresses[i]` to `out[i]`, for the rows from `low` up to `high`."""
     nbytes = out.shape[1]
     target = np.int64(out.ctypes.data)  # numba would add the uint64 it is to an int64 as floats
     for i in range(low, high):
@@ -336,7 +342,7 @@ def gather(addresses: Any, out: Any, low: Word, high: Word) -> None:
 
 @jit("void(int64[::1], int64[::1], uint8[::1], int64[::1])")
 def pack(addresses: Any, sizes: Any, out: Any, offsets: Any) -> None:
-    """Copy `sizes[i]` bytes from `addresses[i]` to `out[offsets[i]:]`; the caller vouches that they fit there."""
+    """Copies `sizes[i]` bytes from `addresses[i]` to `out[offsets[i]:]`. The caller has made sure that they fit."""
     target = np.int64(out.ctypes.data)  # numba would add the uint64 it is to an int64 as floats
     for i in range(addresses.shape[0]):
         copy_bytes(target + offsets[i], addresses[i], sizes[i])

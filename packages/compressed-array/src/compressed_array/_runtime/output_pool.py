@@ -1,4 +1,4 @@
-"""Memory for answers, lent again when the last to look at an earlier answer is gone.
+"""`OutputPool`: memory for results, lent again when the last array on an earlier result is gone.
 
 Fresh memory costs a page fault every 4 KB: for a batch of images that takes as long as decoding them does, and a
 program that samples drops a batch for every one it draws. All arrays of a process share what is kept for this.
@@ -23,22 +23,22 @@ MOST = 4 * LARGEST
 
 
 class OutputPool:
-    """Blocks of memory, `most` bytes of them, lent or not."""
+    """Lends memory for batches of some megabytes at the most: `most` bytes, lent or not."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._lock = Lock()
-        self._back: deque[Bytes] = deque()
+        self._free: deque[Bytes] = deque()
         self._lent: dict[int, tuple[weakref.ref[Dense], int]] = {}  # and how many bytes
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all blocks. Added up anew: a count that is kept would be wrong for good after an interrupt."""
+        """The bytes of all blocks. Added up each time: an interrupt would leave a running count wrong for good."""
         lent = sum(nbytes for _, nbytes in self._lent.copy().values())
-        return lent + sum(block.nbytes for block in self._back.copy())
+        return lent + sum(block.nbytes for block in self._free.copy())
 
     def lend(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Dense:
-        """A new array, of whatever was there before; plain memory if there is none to lend."""
+        """Returns an uninitialised array, in memory of its own where there is none to lend."""
         nbytes = prod(shape) * dtype.itemsize
         block = self._block(nbytes) if SMALLEST <= nbytes <= LARGEST else None
         if block is None:
@@ -46,20 +46,20 @@ class OutputPool:
         # On a memoryview, not on the block itself: numpy lets a view of a view refer to the array that has the memory,
         # and then nothing would tell whether the one in between is still looked at.
         whole = np.frombuffer(block.data, dtype)
-        self._lent[id(block)] = weakref.ref(whole, partial(_take_back, block, self._lent, self._back)), nbytes
+        self._lent[id(block)] = weakref.ref(whole, partial(_take_back, block, self._lent, self._free)), nbytes
         return whole.reshape(shape)
 
     def _block(self, nbytes: int) -> Bytes | None:
-        if self._lock.locked():  # whoever would have to wait is better off with memory of its own; a handler must not
+        if self._lock.locked():  # better memory of its own than a wait, and a handler must not wait at all
             return None
         with self._lock:
-            for _ in range(len(self._back)):
-                block = self._back.pop()
+            for _ in range(len(self._free)):
+                block = self._free.pop()
                 if block.nbytes == nbytes:
                     return block
-                self._back.appendleft(block)
-            while self._back and self.nbytes + nbytes > self._most:
-                self._back.popleft()
+                self._free.appendleft(block)
+            while self._free and self.nbytes + nbytes > self._most:
+                self._free.popleft()
             return np.empty(nbytes, np.uint8) if self.nbytes + nbytes <= self._most else None
 
 
@@ -73,10 +73,14 @@ _pool = OutputPool()
 
 
 def lend(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Dense:
-    """Returns a new array for a batch, of whatever was there before, in memory that all arrays of the process share.
+    """Returns an uninitialised array for a batch, whose memory the next batch gets when the last array on it is gone.
 
     Args:
         shape: The shape of the array.
         dtype: Its dtype.
+
+    >>> from compressed_array.sampling import batch_memory
+    >>> batch_memory((32, 84, 84), np.dtype(np.uint8)).shape
+    (32, 84, 84)
     """
     return _pool.lend(shape, dtype)

@@ -33,20 +33,20 @@ class Payloads:
 
     @classmethod
     def in_one_buffer(cls, data: npt.NDArray[np.uint8], offset: npt.ArrayLike, size: npt.ArrayLike) -> Payloads:
-        """Payloads that lie in one flat uint8 buffer."""
+        """Returns payloads that lie in one flat uint8 buffer."""
         offset = np.asarray(offset, np.int64)
         return cls([data], np.zeros(len(offset), np.int64), offset, np.asarray(size, np.int64))
 
     @classmethod
     def from_parts(cls, parts: Sequence[npt.NDArray[np.uint8]]) -> Payloads:
-        """One payload per flat uint8 array."""
+        """Returns one payload per flat uint8 array."""
         n = len(parts)
         size = np.fromiter((p.size for p in parts), np.int64, n)
         return cls(parts, np.arange(n), np.zeros(n, np.int64), size)
 
     @classmethod
-    def none_shrinks(cls, count: int, nbytes: int) -> Payloads:
-        """What an encoder returns that has nothing better than the records themselves; there are no bytes behind it."""
+    def all_raw(cls, count: int, nbytes: int) -> Payloads:
+        """Returns the result of an encoder that made no record smaller: the sizes of the records, and no bytes."""
         zeros = np.zeros(count, np.int64)
         return cls([np.empty(0, np.uint8)], zeros, zeros, np.full(count, nbytes))
 
@@ -58,11 +58,11 @@ class Payloads:
         return self.segments[segment][start : start + int(self.size[i])]
 
     def select(self, which: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Payloads:
-        """The payloads that `which` picks, in that order."""
+        """Returns the payloads that `which` picks, in that order."""
         return Payloads(self.segments, self.segment[which], self.offset[which], self.size[which], self.bases)
 
     def copy_to(self, target: npt.NDArray[np.uint8], offset: npt.NDArray[np.int64]) -> None:
-        """Copy payload i to `target[offset[i]:]`; the caller has seen to it that there is room."""
+        """Copies payload i to `target[offset[i]:]`, where the caller has made sure that there is room."""
         kernels = native("_runtime.numba_tools") if len(self) >= NATIVE_FROM else None
         if kernels is not None:
             kernels.pack(self.addresses(), self.size, target, offset)
@@ -72,7 +72,7 @@ class Payloads:
             target[start : start + payload.size] = payload
 
     def addresses(self) -> npt.NDArray[np.int64]:
-        """Where each payload lies in this process's memory, for kernels that read many segments in one call."""
+        """Returns the address of each payload, for kernels that read many segments in one call."""
         bases = self.bases
         if bases is None:
             bases = np.fromiter((s.ctypes.data for s in self.segments), np.int64, len(self.segments))

@@ -1,7 +1,7 @@
 """`replacing`: a file that takes another one's place in one step, once all of it is written, or not at all.
 
 It is written under a name of its own in the same folder. A process that is killed meanwhile leaves that behind, for the
-next one that writes there: whoever writes holds a lock on it, which ends with the process.
+next one that writes there: the writer holds a lock on it, which ends with the process.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ except ImportError:  # Windows, where leftovers stay
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A new file to write to, which is at `path` afterwards, or where a link there leads to."""
+    """Opens a new file to write to, which afterwards is at `path`, or where a link there leads to."""
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise FileExistsError(errno.EEXIST, "what is there is no file, and not to be replaced by one", str(target))
     # A name that is as long as names may be has no room for more.
     mark = f".compressed-array-{zlib.crc32(os.fsencode(target.name)):08x}-"
     _remove_leftovers(target.parent, mark)
-    temporary, file = _locked_file(target.parent, mark)
+    try:
+        temporary, file = _locked_file(target.parent, mark)
+    except OSError as error:
+        error.filename = str(target)  # the one that was asked for, not the name that it would have had meanwhile
+        raise
     try:
         with file:
             yield file

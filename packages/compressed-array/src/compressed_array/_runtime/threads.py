@@ -1,11 +1,12 @@
 """Sharing the rows of a batch among a few threads.
 
 Numba's own parallel layers abort the process when two Python threads enter them at once or a forked child uses them,
-so kernels release the GIL and are run over ranges of rows on plain threads, which a forked child starts anew.
+so kernels release the GIL and are run over ranges of rows on plain threads, which a forked child starts again.
 
 A signal's handler runs in the main thread between any two steps of it, reads arrays itself, or raises, as Ctrl-C does.
-So whoever shares work takes no lock that a handler could find taken, hands it over by calls into C, which a handler
-does not divide, and leaves by such a call as well: when it is over, for whatever reason, no other thread is at work.
+So a thread that shares work takes no lock that a handler could find taken, hands the work over by calls into C, which a
+handler does not divide, and leaves by such a call as well: when it is over, for whatever reason, no other thread is at
+work.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MIN_BYTES_PER_THREAD = 256 * 1024
 MAX_THREADS = 8
 RANGES_PER_THREAD = 4
 
-# Python's own locks under the ones it shows. A handler may run, and raise, amid `Lock.acquire`; amid this it waits.
+# Python's own locks under the ones it shows. A handler may run, and raise, during `Lock.acquire`; during this it waits.
 _LOCK, _IF_FREE, _WAIT = ctypes.c_void_p, 0, 1
 _take = ctypes.PYFUNCTYPE(ctypes.c_int, _LOCK, ctypes.c_int)(("PyThread_acquire_lock", ctypes.pythonapi))
 _take_without_gil = ctypes.CFUNCTYPE(ctypes.c_int, _LOCK, ctypes.c_int)(("PyThread_acquire_lock", ctypes.pythonapi))
@@ -34,7 +35,7 @@ _make = ctypes.PYFUNCTYPE(_LOCK)(("PyThread_allocate_lock", ctypes.pythonapi))
 
 
 class Share:
-    """A part of some work that another thread may do: taken by it, or by its owner, who wants it done no more."""
+    """A part of some work that another thread may do: taken by that thread, or withdrawn by its owner."""
 
     __slots__ = ("__weakref__", "lock", "work")
 
@@ -43,43 +44,46 @@ class Share:
         self.lock: int = _free_lock()
         if not self.lock:
             raise MemoryError("no memory for a lock")
-        end = _End(self, _ended.append)
+        end = _FreedLock(self, _freed.append)
         end.lock = self.lock
-        _ends[self.lock] = end
+        _watched[self.lock] = end
 
     def do(self) -> None:
-        """Do it, unless it is taken."""
+        """Does the work, unless another thread does it already."""
         if _take(self.lock, _IF_FREE):
             try:
                 work = self.work
                 if work is not None:
                     work()
-            except BaseException:  # whoever needs to know of it has it told by the work itself
+            except BaseException:  # the work reports its own errors
                 pass
             finally:
                 _give(self.lock)
 
     def withdraw(self) -> None:
-        """Have it done no more if it is not begun, and do not keep what it is about."""
+        """Keeps any thread from beginning it, and drops the reference to the work."""
         _take(self.lock, _IF_FREE)
         self.work = None
 
 
-class _End(weakref.ref[Share]):
-    """Knows the lock of a share that is gone. A finaliser in Python would be a place where an interrupt gets lost."""
+class _FreedLock(weakref.ref[Share]):
+    """Knows the lock of a share, and is put into `_freed` when that is gone, for the next share to use the lock.
+
+    A finaliser in Python would be a place where an interrupt gets lost.
+    """
 
     __slots__ = ("lock",)
     lock: int
 
 
-_ends: dict[int, _End] = {}
-_ended: deque[_End] = deque()
+_watched: dict[int, _FreedLock] = {}
+_freed: deque[_FreedLock] = deque()
 
 
 def _free_lock() -> int:
     try:
-        lock = _ended.popleft().lock
-    except (IndexError, AttributeError):  # the latter if an interrupt came amid the making of a share
+        lock = _freed.popleft().lock
+    except (IndexError, AttributeError):  # the latter if an interrupt came while a share was made
         return int(_make() or 0)
     _take(lock, _IF_FREE)
     _give(lock)
@@ -90,12 +94,12 @@ class Pool:
     """Threads that do shares in the order they are offered. They are started when there are some, and never end."""
 
     def __init__(self) -> None:
-        self.shares: SimpleQueue[Share] = SimpleQueue()  # whose `put` a handler may call amid another
+        self.shares: SimpleQueue[Share] = SimpleQueue()  # whose `put` a handler may call during another
         self._counting = _thread.allocate_lock()  # which only they take: no handler runs there
         self._threads = 0
 
     def offer(self, shares: list[Share]) -> None:
-        """Have shares done by as many threads, or fewer; as few as none, where no thread can be started."""
+        """Has shares done by as many threads, or fewer; as few as none, where no thread can be started."""
         if self._threads < len(shares):
             with suppress(RuntimeError):  # none is to be had, or the interpreter is shutting down
                 _thread.start_new_thread(self._serve, (len(shares),))
@@ -115,7 +119,7 @@ _pool = Pool()
 
 
 def thread_count() -> int:
-    """How many threads a large batch is shared among: the cores this process may use, at most eight.
+    """Returns how many threads a large batch is shared among: the cores this process may use, at most eight.
 
     The environment variable COMPRESSED_ARRAY_THREADS sets another number.
     """
@@ -129,19 +133,19 @@ def thread_count() -> int:
 
 
 def share_count(rows: int, work: int, least: int = MIN_BYTES_PER_THREAD) -> int:
-    """Among how many threads it pays to share rows that are `work` in all, if a thread has to have `least` of it."""
+    """Returns among how many threads to share rows that are `work` in all, so that each has `least` of it."""
     shares = min(rows, work // least)
     return min(shares, thread_count()) if shares > 1 else 1
 
 
 def together(work: Callable[[], None], shares: int, is_done: Callable[[], bool]) -> None:
-    """Call `work` on this thread and on others, each of which does what is left, until it `is_done`.
+    """Calls `work` on this thread and on others, each of which does what is left, until it `is_done`.
 
     Those that come late have nothing to do and are not waited for. So work fails only by what this thread meets.
     """
     others = [Share(work) for _ in range(shares - 1)]
     # The work of others writes into the caller's memory, which must not be returned to it before they are done. To take
-    # a share's lock is to see to it that nobody begins it, and to wait for whoever has; `deque` does so for all of them
+    # a share's lock is to keep threads from beginning it, and to wait for one that has; `deque` does so for all of them
     # in one call.
     taking = map(_take_without_gil, [share.lock for share in others], repeat(_WAIT))
     done = False
@@ -157,7 +161,7 @@ def together(work: Callable[[], None], shares: int, is_done: Callable[[], bool])
 
 
 def over_rows(work: Callable[[int, int], None], rows: int, nbytes: int, *, threads: bool = True) -> None:
-    """Call `work(low, high)` on ranges that cover `rows`; on several threads when `nbytes` of data make that pay."""
+    """Calls `work(low, high)` on ranges that cover `rows`; on several threads when `nbytes` of data make that pay."""
     shares = share_count(rows, nbytes) if threads else 1
     if shares == 1:
         work(0, rows)

@@ -1,4 +1,4 @@
-"""Names for the arrays that go from module to module, and the mark that a compressed array bears."""
+"""Types of the arrays that go from module to module, and the class by which a compressed array is recognised."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Dense = npt.NDArray[Any]
 
 
 class Compressed:
-    """The mark of a `CompressedArray`, for modules that stand below it or beside it."""
+    """A base of `CompressedArray`, by which modules recognise one that cannot import it."""
 
     __slots__ = ()
 

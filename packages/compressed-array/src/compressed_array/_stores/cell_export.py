@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._runtime.types import Bytes
-from compressed_array._stores.protocol import RecordNumbers
+from compressed_array._stores.exports import Snapshot
+from compressed_array._stores.protocol import UNWRITTEN, RecordNumbers
 from compressed_array.errors import CorruptFileError
 
 # How a record is coded: not at all, as it is, or by codec number `tag - FIRST_CODEC` of the store.
@@ -30,6 +31,25 @@ class CellExport:
     tag: npt.NDArray[np.uint8]
     size: npt.NDArray[np.uint32]
     data: Bytes
+    reference_nbytes: ClassVar[int] = 0
+
+    @property
+    def entries(self) -> int:
+        """How many records there are."""
+        return len(self.size)
+
+
+@dataclass(frozen=True)
+class CellSnapshot(Snapshot):
+    """All records of a store, counted from 1 in the order of `numbers`; `version` tells if it has changed since."""
+
+    numbers: RecordNumbers
+    version: tuple[int, ...]
+
+    def renumbered(self, numbers: RecordNumbers) -> RecordNumbers:
+        """Returns an array's numbers as they are in the snapshot."""
+        new = np.searchsorted(self.numbers, numbers) + 1
+        return np.where(numbers == UNWRITTEN, UNWRITTEN, new).astype(np.uint32)
 
 
 def describe(records: CellExport) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:

@@ -3,13 +3,15 @@
 A record is found through two flat tables by its number: `where` (how it is coded, and its heap address, in one 64-bit
 word that a reader fetches in one piece) and `size`. A record that does not shrink is kept as it is, so no codec ever
 costs more than the tables. Writing never changes a record a reader may hold: it makes a new one and retires the old.
+
+Where several arrays share a store, an item of a row that is equal to one of the row written before it gets the
+same number, and the record one more reference.
 """
 
 from __future__ import annotations
 
 import sys
 from array import array
-from collections import deque
 from contextlib import suppress
 from functools import partial
 from math import prod
@@ -19,36 +21,34 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._heap import MAX_PAYLOAD, OFFSET_BITS, HostHeap
-from compressed_array._runtime.epochs import Epochs
-from compressed_array._runtime.loading import native
-from compressed_array._runtime.payloads import NATIVE_FROM, Payloads
-from compressed_array._runtime.threads import over_rows
+from compressed_array._runtime.payloads import Payloads
 from compressed_array._stores import cell_export
-from compressed_array._stores.cell_export import FIRST_CODEC, RAW, ZERO, CellExport
+from compressed_array._stores.base import ADDRESS_MASK, TAG_BITS, BaseStore
+from compressed_array._stores.cell_export import FIRST_CODEC, RAW, ZERO, CellExport, CellSnapshot
+from compressed_array._stores.cell_rows import copy_rows, nonzero_rows
+from compressed_array._stores.last_row import LastRow, is_row
 from compressed_array._stores.protocol import UNWRITTEN, LaneNumbers, RecordNumbers, Records, byte_rows, unchanging
+from compressed_array._stores.row_writer import RowWriter
 from compressed_array.abc import Codec
 from compressed_array.codecs._batches import decode_records, encode_records
 from compressed_array.codecs._measure import choose
 from compressed_array.registry import get_codec
 
-TAG_BITS = 56
-ADDRESS_MASK = (1 << TAG_BITS) - 1
 UPPER_HALF = 1 if sys.byteorder == "little" else 0
 # "auto" looks at the data when this many records have come by, and settles for what it found the last time.
 AUTO_LOOKS = (0, 64, 1024)
 
 
-class CellStore:
+class CellStore(BaseStore[CellSnapshot]):
     """Records of one size and dtype, each compressed on its own."""
 
     is_stream: ClassVar[bool] = False
     SECTIONS: ClassVar[dict[str, str]] = cell_export.SECTIONS
-    describe = staticmethod(cell_export.describe)
 
     def __init__(self, record_nbytes: int, dtype: np.dtype[Any], codec: Any = "auto") -> None:
         if record_nbytes > MAX_PAYLOAD:
             raise ValueError(f"an item of {record_nbytes} bytes is too large; use a smaller item_ndim (limit: 4 GiB)")
-        self.epochs = Epochs()
+        super().__init__()
         self.record_nbytes = record_nbytes
         self._dtype = dtype
         self._codecs: list[Any] = []
@@ -62,7 +62,8 @@ class CellStore:
         self._references: npt.NDArray[np.uint32] | None = None  # None: each number has one, the usual case
         self._made = 1
         self._free = array("I")
-        self._released_later: deque[RecordNumbers] = deque()
+        self._is_shared = False  # whether several arrays were made on this store
+        self._last_row: LastRow | None = None  # if it is shared, unless hardly anything was found
 
     @property
     def codec(self) -> Any:
@@ -79,6 +80,8 @@ class CellStore:
             tables = self._where.nbytes + self._size.nbytes + self._free.itemsize * len(self._free)
             if self._references is not None:
                 tables += self._references.nbytes
+            if self._last_row is not None:
+                tables += self._last_row.nbytes
             dictionaries = sum(len(getattr(codec, "dictionary", None) or b"") for codec in self._codecs)
             return self._heap.nbytes + tables + dictionaries
 
@@ -102,19 +105,46 @@ class CellStore:
         self.read(numbers, out)
         self.read(others, other_out)
 
+    def note_another_array(self) -> None:
+        self._is_shared = True
+        if self._last_row is None:  # another thread may be using the one there is
+            self._last_row = LastRow()
+
     def write(self, items: npt.NDArray[Any], lanes: LaneNumbers) -> RecordNumbers:
-        numbers = np.zeros(len(items), np.uint32)
-        if self.record_nbytes:
-            records = byte_rows(items, len(items))
-            written = nonzero_rows(records)
-            numbers[written] = self._write(records if written.all() else records[written])
+        if not self.record_nbytes:
+            return np.zeros(len(items), np.uint32)
+        records = byte_rows(items, len(items))
+        self._flush()  # what this forgets must not be found
+        last = self._last_row
+        if last is None or not is_row(lanes, records.nbytes):
+            return self._write_new(records, np.zeros(len(items), np.uint32))
+        if np.may_share_memory(records, items):  # the caller may change the items later, but not what is remembered
+            records = records.copy()
+        numbers = last.find(records, lanes)
+        found = numbers[numbers != UNWRITTEN]
+        self._add_references(found)
+        try:
+            self._write_new(records, numbers)
+        except BaseException:
+            self.release(found)
+            raise
+        last.keep(records, lanes, numbers)
+        if last.gave_up:
+            self._last_row = None
         return numbers
 
-    def row_writer(self, rows: RecordNumbers, lanes: LaneNumbers) -> None:
-        return None
+    def _write_new(self, records: Records, numbers: RecordNumbers) -> RecordNumbers:
+        """Writes the records that have no number yet and are not all zeros, and puts their numbers in."""
+        written = nonzero_rows(records) & (numbers == UNWRITTEN)
+        numbers[written] = self._write(records if written.all() else records[written])
+        return numbers
+
+    def row_writer(
+        self, rows: RecordNumbers, lanes: LaneNumbers, item_shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> RowWriter:
+        return RowWriter(self, rows, lanes, item_shape, dtype)
 
     def _write(self, records: Records) -> RecordNumbers:
-        self._flush()
         if not records.size:
             return np.zeros(len(records), np.uint32)
         payloads = encode_records(self._codec_for(records), records, self._dtype)
@@ -134,31 +164,38 @@ class CellStore:
         # Behind the above: what has a number must not be freed as if it had none, whatever interrupt comes.
         numbers = self._number(where, size)
         self._seen += len(records)
+        self._version += 1
         self._move_garbage(int(size.sum()))
         return numbers
 
     def retain(self, numbers: RecordNumbers) -> None:
         self._flush()  # a program that copies and never writes would keep every copy it dropped
-        if self._references is None:
+        self._add_references(numbers)
+
+    def _add_references(self, numbers: RecordNumbers) -> None:
+        if self._references is None and len(numbers):
             self._references = np.ones(len(self._where), np.uint32)
-        np.add.at(self._references, numbers, 1)
+        if self._references is not None:
+            np.add.at(self._references, numbers, 1)
 
     def release(self, numbers: RecordNumbers) -> None:
+        self._version += 1
         numbers = numbers[numbers != UNWRITTEN]
         if self._references is not None:
             np.subtract.at(self._references, numbers, 1)
             numbers = np.unique(numbers)
             numbers = numbers[self._references[numbers] == 0]
         if len(numbers):
+            if self._last_row is not None:  # first: an interrupt in between may leak them, and nothing worse
+                self._last_row.forget(numbers)
             self.epochs.retire(partial(self._forget, numbers))
             self.epochs.collect()
-
-    def release_later(self, numbers: RecordNumbers) -> None:
-        self._released_later.append(numbers)
 
     def compact(self) -> None:
         with self.epochs.writing, self.epochs.guard:
             self._flush()
+            if self._last_row is not None:
+                self._last_row.clear()
             self._heap.seal()
 
     def nbytes_of(self, numbers: RecordNumbers) -> int:
@@ -186,8 +223,27 @@ class CellStore:
     def adopt(self, export: Any, numbers: RecordNumbers, out: RecordNumbers) -> bool:
         return False
 
-    def snapshot(self, numbers: RecordNumbers, *, is_part: bool) -> None:
-        return None
+    def snapshot(self, numbers: RecordNumbers, *, is_part: bool) -> CellSnapshot | None:
+        """Returns all there is, for arrays that have records in common; None where others have most of them."""
+        with self.epochs.writing:
+            self.epochs.guard.when_free(self._flush)
+            if not self._is_shared or not self.record_nbytes:
+                return None
+            alive = np.flatnonzero(self._where != 0).astype(np.uint32)
+            if self._references is not None:
+                alive = alive[self._references[alive] > 0]
+            if 2 * np.count_nonzero(np.unique(numbers)) < len(alive):
+                return None
+            return self._latest_snapshot((self._version,), partial(self._take_snapshot, alive))
+
+    def _take_snapshot(self, numbers: RecordNumbers, version: tuple[int, ...]) -> CellSnapshot:
+        shape = (self.record_nbytes // self._dtype.itemsize,)
+        return CellSnapshot(shape, self._dtype, self.export(numbers)[0], numbers, version)
+
+    @staticmethod
+    def describe(records: CellExport, /) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Returns what a file's header says of records, and the file's sections."""
+        return cell_export.describe(records)
 
     @staticmethod
     def from_file(
@@ -203,9 +259,19 @@ class CellStore:
 
     @classmethod
     def restore(
-        cls, item_shape: tuple[int, ...], dtype: np.dtype[Any], export: CellExport, numbers: RecordNumbers
+        cls,
+        item_shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        export: CellExport,
+        numbers: RecordNumbers,
+        *,
+        shared: bool = False,
     ) -> CellStore:
-        """A store that holds exactly these records, as 1, 2, 3 …, with a reference for each occurrence in `numbers`."""
+        """Returns a store of just these records, as 1, 2, 3 …, with a reference for each occurrence in `numbers`.
+
+        A shared one has a reference of its own to each record, which the restorer gives up when all arrays that
+        were pickled together have claimed theirs.
+        """
         store = cls(prod(item_shape) * dtype.itemsize, dtype, export.codecs[export.current])
         store._codecs, store._current = list(export.codecs), export.current
         store._seen, store._looks = export.seen, list(export.looks)
@@ -216,7 +282,17 @@ class CellStore:
         counts = np.bincount(numbers.reshape(-1), minlength=len(size) + 1)[1:]
         if (counts > 1).any():
             store.retain(np.repeat(np.arange(1, len(size) + 1, dtype=np.uint32), np.maximum(counts - 1, 0)))
+        if shared:
+            store.note_another_array()
         return store
+
+    def claim(self, numbers: RecordNumbers) -> None:
+        """Takes references to restored records."""
+        self._add_references(numbers.reshape(-1))
+
+    def give_up_restored(self, records: int) -> None:
+        """Releases, with the next write, restored records that nobody has claimed; a finaliser may call it."""
+        self.release_later(np.arange(1, records + 1, dtype=np.uint32))
 
     def _read_alike(self, tag: int, where: npt.NDArray[np.int64], size: npt.NDArray[np.uint32], out: Records) -> None:
         if tag == ZERO:
@@ -276,12 +352,11 @@ class CellStore:
         self._heap.free(address, size)
 
     def _flush(self) -> None:
-        while self._released_later:
-            self.release(self._released_later.popleft())
+        self.release_listed()
         self.epochs.collect()
 
     def _move_garbage(self, written: int) -> None:
-        """Rewrite sparse segments: about twice the bytes that were just written, so that no write takes long."""
+        """Rewrites sparse segments: about twice the bytes that were just written, so that no write takes long."""
         moved = 0
         with suppress(MemoryError):  # where there is no room to tidy up, garbage stays garbage
             while moved <= 2 * written and (segment := self._heap.take_sparse_segment()) is not None:
@@ -298,23 +373,3 @@ class CellStore:
         self.epochs.retire(partial(self._heap.free, address, size))
         self.epochs.collect()
         return int(size.sum())
-
-
-def nonzero_rows(rows: Records) -> npt.NDArray[np.bool_]:
-    """Which rows are not all zeros; a zero item is not written, since that is how an unwritten one reads."""
-    nonzero = np.asarray(rows[:, ::509].any(axis=1))  # almost every other row shows it in a few bytes
-    for i in np.flatnonzero(~nonzero):
-        nonzero[i] = rows[i].any()
-    return nonzero
-
-
-def copy_rows(payloads: Payloads, out: Records) -> None:
-    """Copy payloads that are a row long each into the rows of `out`."""
-    kernels = native("_runtime.numba_tools") if len(out) >= NATIVE_FROM else None
-    if kernels is None:
-        for i in range(len(out)):
-            out[i] = payloads[i]
-        return
-    addresses = payloads.addresses()
-    # Copying a byte takes about an eighth of the time of decoding one, which is what threads are reckoned by.
-    over_rows(lambda low, high: kernels.gather(addresses, out, low, high), len(out), out.nbytes // 8)

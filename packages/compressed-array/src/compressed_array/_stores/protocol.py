@@ -1,4 +1,4 @@
-"""`Store`: what a `CompressedArray` stands on. The array knows this much of it and no more.
+"""`Store`: where a `CompressedArray` keeps its items. This is all that the array knows of it.
 
 A store keeps records, byte strings of one fixed size, and names each by a *record number*. Number 0 is the record that
 was never written: it reads as zero bytes and takes no space. The array keeps the numbers, one per grid cell, in memory
@@ -7,6 +7,8 @@ of its own; several arrays may hold the same number, each with a reference of it
 
 from __future__ import annotations
 
+from collections import deque
+from operator import setitem
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -22,16 +24,16 @@ MOST_LANES = 256
 
 
 class WritesRows(Protocol):
-    """A faster way to `write` items, put their numbers into a row of cells, and `release` those that were there."""
+    """Writes the steps of a buffer: rows of a table of cells, an item of one shape and dtype for each lane."""
 
-    def write(self, row: int, items: npt.NDArray[Any]) -> bool:
-        """Write items, if they are of the right shape and dtype and can be written so. Returns whether they were."""
+    def fits(self, row: Any, items: Any) -> bool:
+        """Whether this is such a step."""
 
-    def fits(self, row: int, items: npt.NDArray[Any]) -> bool:
-        """Whether items are of the right shape and dtype, and the row is there."""
+    def write(self, row: Any, items: Any) -> bool:
+        """Writes items to a row of cells and releases what was there, if they fit. Returns whether they did."""
 
-    def put(self, row: int, items: npt.NDArray[Any]) -> bool:
-        """`write` for items that fit, while the caller has the store to itself."""
+    def put(self, row: int, items: npt.NDArray[Any]) -> None:
+        """Does what `write` does, for items that fit, while the caller has the store to itself."""
 
 
 class Store(Protocol):
@@ -59,75 +61,93 @@ class Store(Protocol):
     def holds(self, item_shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
         """Whether the store is one for such items."""
 
+    def note_another_array(self) -> None:
+        """Notes that another array uses this store, which may have items in common with the others."""
+
     def read(self, numbers: RecordNumbers, out: Records) -> None:
-        """Fill row i of a C-contiguous (n, record_nbytes) array with record `numbers[i]`."""
+        """Fills row i of a C-contiguous (n, record_nbytes) array with record `numbers[i]`."""
 
     def read_pair(self, numbers: RecordNumbers, out: Records, others: RecordNumbers, other_out: Records) -> None:
-        """Two reads in one: of as many others, or of one for each of so many equal parts of `numbers`."""
+        """Reads two sets of records at once: `others` are as many as `numbers`, or one for each of its equal parts."""
 
     def write(self, items: npt.NDArray[Any], lanes: LaneNumbers) -> RecordNumbers:
-        """Store items, an (n, *item_shape) array that may lie in memory in any order.
+        """Stores items, an (n, *item_shape) array that may lie in memory in any order.
 
         `lanes[i]` says which stream item i is the next of. Several items may get the same number, with a reference for
         each of them.
         """
 
-    def row_writer(self, rows: RecordNumbers, lanes: LaneNumbers) -> WritesRows | None:
-        """What may write to rows of a table of cells faster than item by item, one for each lane; None if nothing."""
+    def row_writer(
+        self, rows: RecordNumbers, lanes: LaneNumbers, item_shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> WritesRows:
+        """Returns what writes to rows of a table of cells faster than item by item."""
 
     def retain(self, numbers: RecordNumbers) -> None:
-        """Take one more reference for each occurrence of a number."""
+        """Takes one more reference for each occurrence of a number."""
 
     def release(self, numbers: RecordNumbers) -> None:
-        """Give up one reference for each occurrence; a record without any is forgotten when no reader is left."""
+        """Gives up one reference for each occurrence; a record without any is forgotten when no reader is left."""
 
     def release_later(self, numbers: RecordNumbers) -> None:
-        """`release`, some time later: for a finaliser, which may run at any point of any thread and must not lock."""
+        """Releases numbers with the next write: for finalisers, which may run at any time and must not lock."""
+
+    def release_listed(self) -> None:
+        """Releases now what `release_later` was given."""
 
     def compact(self) -> None:
-        """Hold nothing but the records until the next write, which may have to store more than it otherwise would."""
+        """Holds nothing but the records until the next write, which may have to store more than it otherwise would."""
 
     def nbytes_of(self, numbers: RecordNumbers) -> int:
-        """The memory these records account for; all of `nbytes`, if there are no others."""
+        """Returns the memory that these records account for; all of `nbytes`, if there are no others."""
 
     def export(self, numbers: RecordNumbers) -> tuple[Any, RecordNumbers]:
-        """These records in the form that is pickled and saved, without decoding them, and their numbers in there."""
+        """Returns records in the form that is pickled and saved, not decoded, and their numbers in there."""
 
     def take_out(self, numbers: RecordNumbers) -> tuple[Any, RecordNumbers] | None:
-        """`export` for another store to `adopt`; None where more would go with these records than they are worth."""
+        """Returns an export for another store to `adopt`; None if it would have much that these records do not need."""
 
     def adopt(self, export: Any, numbers: RecordNumbers, out: RecordNumbers) -> bool:
-        """Take over records of another store, undecoded, and return whether that was possible.
+        """Takes over records of another store, undecoded, and returns whether that was possible.
 
         What they are called here is put into `out`, with a reference for each occurrence in `numbers`; all of them, or
         nothing has changed.
         """
 
     def snapshot(self, numbers: RecordNumbers, *, is_part: bool) -> Any:
-        """All of the store, for arrays that are pickled together; None where records are pickled without the others.
+        """Returns all of the store, for arrays that are pickled together; None where each takes its own records.
 
         `numbers` are those of an array's table; `is_part` says that they may be few of the store's.
         """
 
 
 def byte_rows(items: npt.NDArray[Any], count: int) -> Records:
-    """C-ordered memory of `count` items as bytes, without a copy if it is in C order already."""
+    """Returns `count` items as rows of bytes, without a copy if they are in C order already."""
     if items.nbytes and items.flags.c_contiguous:
         return items.reshape(count, items.size // count).view(np.uint8)
     return np.ascontiguousarray(items).reshape(-1).view(np.uint8).reshape(count, items.nbytes // count if count else 0)
 
 
-class Releases(Protocol):
-    """What has records that can be released."""
+def exchange(store: Store, *places: tuple[RecordNumbers, Any, RecordNumbers]) -> None:
+    """Puts numbers into cells and releases those that were there. An interrupt finds all of it done, or nothing.
 
-    def release(self, numbers: RecordNumbers) -> None: ...
-
-
-def exchange(store: Releases, cells: RecordNumbers, which: Any, numbers: RecordNumbers) -> None:
-    """Put numbers into the cells that a key names, each once, and release what was there."""
-    old = cells[which].copy()
-    cells[which] = numbers
-    store.release(old)
+    Args:
+        store: The store of all the numbers. The caller holds `epochs.writing`.
+        places: Some cells, a key that names each of them once, and a number for each of these. The numbers are the
+            caller's no more: they are zeros afterwards, and released if they do not get to the cells.
+    """
+    try:
+        old = np.concatenate([cells[which].reshape(-1) for cells, which, _ in places])
+        released = np.zeros_like(old)
+        store.release_later(released)
+        steps = [*places, (released, ..., old), *((numbers, ..., UNWRITTEN) for _, _, numbers in places)]
+        deque(map(setitem, *zip(*steps, strict=True)), maxlen=0)  # one call into C, so that nothing comes in between
+    except BaseException:
+        for _, _, numbers in places:
+            left = numbers.copy()
+            numbers[...] = UNWRITTEN  # first: an interrupt must not have them released twice
+            store.release_later(left)
+        raise
+    store.release_listed()
 
 
 def unchanging(numbers: RecordNumbers) -> RecordNumbers:

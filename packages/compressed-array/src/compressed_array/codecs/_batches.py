@@ -36,6 +36,21 @@ def decode_records(codec: Any, payloads: Payloads, out: Records, dtype: np.dtype
         decode_each(codec, payloads, _typed(out, dtype))
 
 
+def encode_batch(codec: Any, records: Records) -> Payloads:
+    """Encodes each row by the codec's own `encode_batch`, or one by one if it has none."""
+    batch = getattr(codec, "encode_batch", None)
+    return encode_each(codec, records) if batch is None else batch(records)
+
+
+def decode_batch(codec: Any, payloads: Payloads, out: Records) -> None:
+    """Decodes payload i into row i by the codec's own `decode_batch`, or one by one if it has none."""
+    batch = getattr(codec, "decode_batch", None)
+    if batch is None:
+        decode_each(codec, payloads, out)
+    else:
+        batch(payloads, out)
+
+
 def _typed(records: Records, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Returns rows as another library's codec wants them: numbers as numbers, which may help it, the rest as bytes."""
     return records.view(dtype) if dtype.kind in "biufc" else records

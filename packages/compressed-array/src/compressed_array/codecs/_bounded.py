@@ -1,8 +1,8 @@
 """Decoding what another library's codec wrote into no more memory than the record takes.
 
-The codecs of numcodecs decode all there is before anybody sees how much that is, and of a kilobyte some make
-gigabytes. Those of which it can be read how much it will be are asked first, and the streams of Python's own libraries
-are decoded here. The others make no more than a few times what they are given, or have no way to be asked.
+The codecs of numcodecs decode a whole payload before anybody sees how much that is, and some make gigabytes of a
+kilobyte. Codecs whose payloads state their decoded size are checked first, and the streams of Python's own libraries
+are decoded here. The others make no more than a few times what they are given, or do not say how much it will be.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from compressed_array._runtime.types import Bytes
+from compressed_array.codecs._common import GZIP_CONTAINER, ZSTD_MAGIC
 from compressed_array.errors import CorruptPayloadError
-
-GZIP_CONTAINER = 31  # window bits of zlib's API that ask for a gzip header and trailer
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def decode_up_to(codec: Any, payload: Bytes, nbytes: int) -> Any:

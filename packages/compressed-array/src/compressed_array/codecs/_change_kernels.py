@@ -17,12 +17,12 @@ from compressed_array._runtime.numba_tools import (
 )
 from compressed_array.codecs._changes import FULL_NIBBLE, GAP
 
-SHORT, WORD = 16, 8
+SHORT, WORD_NBYTES = 16, 8
 
 
 @helper
 def put_varint(at: Word, value: Word) -> Word:
-    """Writes a number and return where it ends."""
+    """Writes a number. Returns where it ends."""
     while value >= 128:
         store8(at, np.uint64(value & 127 | 128))
         at += 1
@@ -71,7 +71,7 @@ def first_difference(a: Word, b: Word, at: Word, size: Word) -> Word:
 
 @helper
 def encode_changes(frame: Word, base: Word, size: Word, out: Word, limit: Word) -> Word:
-    """Writes the changes to `out`, and returns how many bytes they take; -1 if they take more than `limit`."""
+    """Writes the changes to `out`. Returns how many bytes they take, or -1 if that is more than `limit`."""
     o, last, i = out, np.int64(0), np.int64(0)
     while True:
         i = first_difference(frame, base, i, size)
@@ -113,7 +113,7 @@ def take_token(changes: Word) -> Word:
 
 @helper
 def apply_changes(changes: Word, end: Word, frame: Word) -> None:
-    """Makes the changes between two addresses to a frame, where both have `ROOM` behind them.
+    """Applies the changes between two addresses to a frame. Both have `ROOM` behind them.
 
     How long a run is cannot be predicted, so short ones are all written alike: a word, and then what it covered.
     """
@@ -121,7 +121,7 @@ def apply_changes(changes: Word, end: Word, frame: Word) -> None:
     while changes < end:
         skip, length, changes = take_token(changes)
         at += skip
-        if length <= WORD:
+        if length <= WORD_NBYTES:
             after = load64(at + length)
             store64(at, load64(changes))
             store64(at + length, after)

@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from compressed_array._runtime import loading
 
@@ -147,6 +147,21 @@ class ZstdContexts(threading.local):
 _contexts = ZstdContexts()
 
 
+class Compressor(NamedTuple):
+    """What zstd compresses by: a function, a thread's context, and the function's last argument."""
+
+    function: int
+    context: int
+    setting: int
+
+
+class Decompressor(NamedTuple):
+    """What zstd decompresses by: a thread's context, and the function's last argument."""
+
+    context: int
+    dictionary: int
+
+
 class ZstdCalls:
     """How zstd's functions are to be called for a level and a dictionary; any number of threads share one."""
 
@@ -156,16 +171,16 @@ class ZstdCalls:
         self._to_decompress: _Owned | None = None
 
     @property
-    def compressor(self) -> tuple[int, int, int]:
-        """Returns the function, the calling thread's context and the function's last argument, to compress with."""
+    def compressor(self) -> Compressor:
+        """What the calling thread compresses by."""
         functions = self.functions
-        how = functions.with_level if self._dictionary is None else functions.with_dictionary
-        return how, _contexts.compressor(functions, self._level), self._setting
+        function = functions.with_level if self._dictionary is None else functions.with_dictionary
+        return Compressor(function, _contexts.compressor(functions, self._level), self._setting)
 
     @property
-    def decompressor(self) -> tuple[int, int]:
-        """Returns the calling thread's context and the function's last argument, to decompress with."""
-        return _contexts.decompressor(self.functions), self._digested
+    def decompressor(self) -> Decompressor:
+        """What the calling thread decompresses by."""
+        return Decompressor(_contexts.decompressor(self.functions), self._digested)
 
     def compress(self, *buffers: int) -> int:
         """Compresses: takes target address, room, source address and size, and returns what zstd does."""

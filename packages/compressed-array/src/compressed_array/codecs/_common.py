@@ -8,9 +8,12 @@ from typing import Any, SupportsIndex
 from compressed_array._runtime.loading import load
 from compressed_array.errors import CodecLevelError, CodecUnavailableError, CorruptPayloadError
 
+GZIP_CONTAINER = 31  # window bits of zlib's API that ask for a gzip header and trailer
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # what a frame of zstd's begins with
+
 
 def require(module: str, codec_id: str, extra: str) -> Any:
-    """Returns the library that a codec stands on; raises an error that names the extra which brings it."""
+    """Returns the library that a codec needs; raises an error that names the extra which brings it."""
     try:
         return load(module)
     except ImportError as error:  # missing, or there and broken, in whatever way

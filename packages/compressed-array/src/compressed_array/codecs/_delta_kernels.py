@@ -1,4 +1,7 @@
-"""Changes of single frames, for the codec by itself and for trials; a store writes many frames in a call."""
+"""Kernels that encode the changes of single frames, for the codec by itself and for trials.
+
+A store writes many frames in a call, by kernels of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def encode_at(frame: Word, base: Word, size: Word, out: Word, limit: Word) -> Wo
 
 @jit("boolean(int64, int64, int64, int64)")
 def apply_checked(changes: Word, changes_nbytes: Word, frame: Word, size: Word) -> Any:
-    """Applies changes from outside, which need no `ROOM`, if they fit; returns whether they did."""
+    """Applies changes from outside, which need no `ROOM`, if they fit. Returns whether they did."""
     end = changes + changes_nbytes
     if not changes_fit(changes, end, size):
         return False

@@ -1,4 +1,4 @@
-"""A codec as a file describes it: its config, and whose it is; and making one from what a file says."""
+"""A codec as a file describes it: its config, and which library it is of; and making one from such a description."""
 
 from __future__ import annotations
 

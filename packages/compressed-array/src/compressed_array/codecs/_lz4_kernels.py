@@ -22,7 +22,7 @@ def _header_fits(at: Word, size: Word, nbytes: Word) -> Word:
 def decode_rows(
     decompress: Word, addresses: Any, sizes: Any, target: Word, nbytes: Word, low: Word, high: Word
 ) -> Word:
-    """Decodes payload i to row i of `target`; returns the first row whose payload is corrupt, or -1.
+    """Decodes payload i to row i of `target`. Returns the first row whose payload is corrupt, or -1.
 
     `decompress` is the address of LZ4_decompress_safe, which reads and writes within the sizes it is given.
     """

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,15 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._runtime.payloads import Payloads
-from compressed_array.abc import decode_each, encode_each
+from compressed_array.codecs._batches import decode_batch, encode_batch
 from compressed_array.errors import CodecUnavailableError
-from compressed_array.registry import get_codec, has_zstd, parse_shorthand, shorthand
+from compressed_array.registry import get_codec, has_zstd, shorthand
 
 # What an array that has to choose by itself looks at, the fast ones first: few, so that the first write does not wait
 # for many kernels.
 QUICK_CANDIDATES = ("none", "zstd1", "zstd3", "zstd6")
-QUICK_WITHOUT_ZSTD = ("none", "lz4-block/0", "igzip1", "gzip1", "rle")
+QUICK_WITHOUT_ZSTD = ("none", "lz4-block/0", ("igzip1", "gzip1"), "rle")
 QUICK_SAMPLE_BYTES = 3 * 2**17
+TIMED_ROUNDS = 3  # of writes and reads, of which the fastest count
 SMALLEST_RECORD = 64  # below, a payload's own header and a decode call cost more than can be saved
 SECONDS_PER_READ, SECONDS_PER_BYTE = 1e-6, 0.25e-9
 CLEARLY = 0.95  # of the bytes: what a slower codec has to come to
@@ -51,7 +53,7 @@ class Measurement:
 
     @property
     def score(self) -> float:
-        """Returns how the codec compares; the module says what is weighed."""
+        """Returns what codecs are compared by, lower for a better one, of the bytes and both times."""
         plain_read = SECONDS_PER_READ + SECONDS_PER_BYTE * self.nbytes
         read, write = (1 + seconds / plain_read for seconds in (self.decode_seconds, self.encode_seconds))
         return -math.log2(self.ratio) + math.log2(read) / 2 + math.log2(write) / 8
@@ -62,11 +64,11 @@ def choose(records: npt.NDArray[np.uint8], dtype: np.dtype[Any]) -> Any:
     rows, nbytes = records.shape
     if rows == 0 or nbytes < SMALLEST_RECORD:
         return get_codec("none")
-    few = records[some(rows, nbytes, QUICK_SAMPLE_BYTES)]
+    few = records[spread_indices(rows, nbytes, QUICK_SAMPLE_BYTES)]
     best, least = get_codec("none"), few.size
     for codec in usable((QUICK_CANDIDATES if has_zstd() else QUICK_WITHOUT_ZSTD)[1:]):
         adapted = codec.for_dtype(dtype) if hasattr(codec, "for_dtype") else codec
-        size = int(np.minimum(_encode(adapted, few).size, nbytes).sum())
+        size = int(np.minimum(encode_batch(adapted, few).size, nbytes).sum())
         if size < CLEARLY * least:
             best, least = codec, size
     return best
@@ -77,46 +79,40 @@ def is_auto(codec: Any) -> bool:
     return isinstance(codec, str) and codec == "auto"
 
 
-def usable(names: Iterable[str]) -> list[Any]:
-    """Returns the codecs of these names that work here. `gzip` and `rle` are left out beside `igzip` and `rle-jit`."""
-    twins = {"gzip": "igzip", "rle": "rle-jit"}
-    codecs: dict[str, Any] = {}
-    for name in names:
-        codec_id = parse_shorthand(name)["id"]
-        if is_auto(name):
-            codecs[name] = name
-            continue
-        if twins.get(codec_id) in codecs:
-            continue
-        try:
-            codec = get_codec(name)
-        except CodecUnavailableError:
-            continue
-        codecs[codec_id if codec_id in twins.values() else name] = codec
-    return list(codecs.values())
+def usable(candidates: Iterable[str | tuple[str, ...]]) -> list[Any]:
+    """Returns the codecs of these names that work here, and "auto" as it is; of several in a tuple, the first only."""
+    codecs = []
+    for names in candidates:
+        for name in (names,) if isinstance(names, str) else names:
+            with suppress(CodecUnavailableError):
+                codecs.append(name if is_auto(name) else get_codec(name))
+                break
+    return codecs
 
 
-def some(count: int, record_nbytes: int, nbytes: int) -> npt.NDArray[np.intp]:
-    """Returns the indices of records from all over, as many as have `nbytes` together, or one."""
+def spread_indices(count: int, record_nbytes: int, nbytes: int) -> npt.NDArray[np.intp]:
+    """Returns the indices of records spread evenly, as many as have `nbytes` together, or one."""
     most = max(nbytes // record_nbytes, 1)
     return np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(np.intp)
 
 
-def measure(codec: Any, records: npt.NDArray[np.uint8], dtype: np.dtype[Any], rounds: int = 3) -> Measurement:
-    """Returns what a codec makes of records, the rows of an array, and its fastest times in some rounds."""
+def measure(codec: Any, records: npt.NDArray[np.uint8], dtype: np.dtype[Any]) -> Measurement:
+    """Returns what a codec makes of records, the rows of an array, and its fastest times in a few rounds."""
     adapted = codec.for_dtype(dtype) if hasattr(codec, "for_dtype") else codec
     out = np.empty_like(records)
     encode_seconds = decode_seconds = math.inf
-    for _ in range(rounds):
+    for _ in range(TIMED_ROUNDS):
         start = time.perf_counter()
-        payloads = _encode(adapted, records)
+        payloads = encode_batch(adapted, records)
+        shrunk = np.flatnonzero(payloads.size < records.shape[1])
+        payloads, plain = payloads.select(shrunk), records[len(shrunk) :]
+        _copied(payloads)  # as a store does, to memory of its own
+        plain.copy()
         encode_seconds = min(encode_seconds, time.perf_counter() - start)
-    shrunk = np.flatnonzero(payloads.size < records.shape[1])
-    payloads, out = payloads.select(shrunk), out[: len(shrunk)]
-    plain = records[len(shrunk) :]
-    for _ in range(rounds):
+    out = out[: len(shrunk)]
+    for _ in range(TIMED_ROUNDS):
         start = time.perf_counter()
-        _decode(adapted, payloads, out)
+        decode_batch(adapted, payloads, out)
         plain.copy()
         decode_seconds = min(decode_seconds, time.perf_counter() - start)
     n, nbytes = records.shape
@@ -124,14 +120,7 @@ def measure(codec: Any, records: npt.NDArray[np.uint8], dtype: np.dtype[Any], ro
     return Measurement(shorthand(codec), codec, nbytes, stored, encode_seconds / n, decode_seconds / n)
 
 
-def _encode(codec: Any, records: npt.NDArray[np.uint8]) -> Payloads:
-    batch = getattr(codec, "encode_batch", None)
-    return encode_each(codec, records) if batch is None else batch(records)
-
-
-def _decode(codec: Any, payloads: Payloads, out: npt.NDArray[np.uint8]) -> None:
-    batch = getattr(codec, "decode_batch", None)
-    if batch is None:
-        decode_each(codec, payloads, out)
-    else:
-        batch(payloads, out)
+def _copied(payloads: Payloads) -> npt.NDArray[np.uint8]:
+    data = np.empty(int(payloads.size.sum()), np.uint8)
+    payloads.copy_to(data, np.cumsum(payloads.size) - payloads.size)
+    return data

@@ -9,10 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from compressed_array._runtime.numba_tools import Word, helper, jit, load8, load16, load32, load64, store8, store64
+from compressed_array._runtime.numba_tools import (
+    EACH_BYTE,
+    Word,
+    helper,
+    jit,
+    load8,
+    load16,
+    load32,
+    load64,
+    store8,
+    store64,
+)
 from compressed_array.codecs._rle_formula import ESCAPE, HEADER
 
-EACH_BYTE = np.uint64(0x0101010101010101)
 LOW_HALVES = np.uint64(0x0F0F0F0F0F0F0F0F)
 WIDE = 32  # copies and fills go this far past the wanted end, where that is still inside the row
 
@@ -83,7 +93,7 @@ def _decode_row(source: Word, size: Word, itemsize: Word, target: Word, nbytes: 
         token_at += 1
         literals = (token >> 4) * itemsize
         run = (token & ESCAPE) + 1
-        # No branch: whether a run is long cannot be foretold. A value follows, so the byte that is read is there.
+        # No branch: whether a run is long cannot be predicted. A value follows, so the byte that is read is there.
         escaped = run >> 4
         run = (run + np.int64(load8(extra_at)) * escaped) * itemsize
         extra_at += escaped
@@ -123,7 +133,7 @@ def _decode_row(source: Word, size: Word, itemsize: Word, target: Word, nbytes: 
 
 @jit("int64(int64[::1], int64[::1], int64, int64, int64, int64, int64)")
 def decode_rows(addresses: Any, sizes: Any, itemsize: Word, target: Word, nbytes: Word, low: Word, high: Word) -> Word:
-    """Decodes payload i to row i of `target`; return the first row whose payload is corrupt, or -1."""
+    """Decodes payload i to row i of `target`. Returns the first row whose payload is corrupt, or -1."""
     for i in range(low, high):
         if not _decode_row(addresses[i], sizes[i], itemsize, target + i * nbytes, nbytes):
             return i

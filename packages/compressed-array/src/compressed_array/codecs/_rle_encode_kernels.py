@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from compressed_array._runtime.numba_tools import (
+    EACH_BYTE,
     Word,
     copy_bytes,
     helper,
@@ -25,9 +26,8 @@ from compressed_array._runtime.numba_tools import (
 )
 from compressed_array.codecs._rle_formula import ESCAPE, HEADER, LONGEST_RUN, MOST_LITERALS
 
-EACH_BYTE = np.uint64(0x0101010101010101)
 HIGH_BITS = np.uint64(0x8080808080808080)
-SLACK = 32  # what is gathered is stored 8 bytes at a time, past the wanted end
+STORE_ROOM = 32  # what is gathered is stored 8 bytes at a time, past the wanted end
 
 
 @helper
@@ -43,7 +43,7 @@ def _load(address: Word, itemsize: Word) -> Any:
 
 @helper
 def _copy_literals(at: Word, end: Word, itemsize: Word, values: Word) -> Word:
-    """Copies items to `values` up to the first that equals the one after it; return where that one is, or `end`.
+    """Copies items to `values` up to the first that equals the one after it. Returns where that is, or `end`.
 
     Up to 7 bytes more than that are written.
     """
@@ -98,10 +98,10 @@ def _end_of_run(at: Word, end: Word, itemsize: Word) -> Word:
 
 @helper
 def _encode_row(source: Word, nbytes: Word, itemsize: Word, target: Word, limit: Word, scratch: Word) -> Word:
-    """Writes the payload to `target` and return its size; or return `limit` as soon as it is sure to reach that.
+    """Writes the payload to `target`. Returns its size, or `limit` as soon as it is sure to reach that.
 
-    Tokens, extras and values are gathered in `scratch`, three times `nbytes + SLACK` bytes: where each begins in the
-    payload is not known until all are found.
+    Tokens, extras and values are gathered in `scratch`, three times `nbytes + STORE_ROOM` bytes: where each begins in
+    the payload is not known until all are found.
     """
     shift = 0  # division by a number that is not known when this is compiled would take most of the time
     while (1 << shift) < itemsize:
@@ -109,8 +109,8 @@ def _encode_row(source: Word, nbytes: Word, itemsize: Word, target: Word, limit:
     tail = nbytes & (itemsize - 1)
     end = source + nbytes - tail
     values = scratch
-    tokens = first_token = scratch + nbytes + SLACK
-    extras = first_extra = first_token + nbytes + SLACK
+    tokens = first_token = scratch + nbytes + STORE_ROOM
+    extras = first_extra = first_token + nbytes + STORE_ROOM
     at, size = source, HEADER + tail
     while at < end and size < limit:
         run = _copy_literals(at, end, itemsize, values)
@@ -160,7 +160,7 @@ def _encode_row(source: Word, nbytes: Word, itemsize: Word, target: Word, limit:
 
 def scratch_nbytes(nbytes: int) -> int:
     """Returns how much scratch memory `encode_rows` needs for rows of `nbytes`."""
-    return 3 * (nbytes + SLACK)
+    return 3 * (nbytes + STORE_ROOM)
 
 
 @jit("void(int64, int64, int64, int64, int64, int64, int64, uint8[::1], int64[::1], int64[::1])")

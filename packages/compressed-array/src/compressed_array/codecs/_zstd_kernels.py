@@ -9,7 +9,7 @@ import numpy as np
 from compressed_array._runtime.numba_tools import Word, call_pair, call_sizes, jit, load32
 
 TOO_LITTLE_ROOM = -70  # ZSTD_error_dstSize_tooSmall: zstd returns its errors as a size_t close to its maximum
-MAGIC, SMALLEST_FRAME = 0xFD2FB528, 6
+ZSTD_MAGIC_NUMBER, SMALLEST_FRAME = 0xFD2FB528, 6
 
 
 @jit("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64[::1], int64[::1])")
@@ -58,9 +58,9 @@ def decode_rows(
     low: Word,
     high: Word,
 ) -> Word:
-    """Decodes payload i to row i of `target`; return the first row whose payload is corrupt, or -1."""
+    """Decodes payload i to row i of `target`. Returns the first row whose payload is corrupt, or -1."""
     for i in range(low, high):
-        if sizes[i] < SMALLEST_FRAME or np.int64(load32(addresses[i])) != MAGIC:
+        if sizes[i] < SMALLEST_FRAME or np.int64(load32(addresses[i])) != ZSTD_MAGIC_NUMBER:
             return i
         if call_pair(frame_size, addresses[i], sizes[i]) != sizes[i]:
             return i

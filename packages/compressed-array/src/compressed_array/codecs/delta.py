@@ -1,6 +1,6 @@
 """`delta` and `delta-zstd`: frames stored as what changed in them since the frame before.
 
-An array with one of these codecs stands on a `FrameStore`, which sees items in the order they are written in. A buffer
+An array with one of these codecs has a `FrameStore`, which sees items in the order they are written in. A buffer
 by itself has none before it: `delta` encodes where it differs from zeros, a block at a time, and `delta-zstd` is zstd.
 """
 
@@ -22,9 +22,9 @@ from compressed_array.errors import CorruptPayloadError
 __all__ = ["Delta", "DeltaZstd"]
 
 # Each block has a length in front, so that a payload says how much memory it is worth before that is taken.
-BLOCK = 16 * 1024
+BLOCK_NBYTES = 16 * 1024
 LONGEST_GROUP = 64  # frames
-_ZEROS = np.zeros(BLOCK, np.uint8)
+_ZEROS = np.zeros(BLOCK_NBYTES, np.uint8)
 
 
 class Delta(Codec):
@@ -35,6 +35,12 @@ class Delta(Codec):
             take less space. Left out, it follows from how much changes, so that groups have about the same size.
         stack_axis: The axis along which an item is a stack of frames. Left out, it is found from the data.
         frame_width: How long a frame is along that axis; 0 says that items are no stacks.
+
+    >>> import numpy as np, compressed_array as ca
+    >>> video = ca.zeros((64, 84, 84), np.uint8, codec=Delta(level=16))
+    >>> video[:] = np.arange(64, dtype=np.uint8)[:, None, None]
+    >>> int(video[9].max())
+    9
     """
 
     codec_id: ClassVar[str] = "frame-delta"  # `delta` is another codec for numcodecs
@@ -48,13 +54,13 @@ class Delta(Codec):
         self.frame_width = None if width is None else operator.index(width)
 
     def max_encoded_size(self, nbytes: int) -> int:
-        return nbytes + nbytes // 2 + 16 * (nbytes // BLOCK + 2)
+        return nbytes + nbytes // 2 + 16 * (nbytes // BLOCK_NBYTES + 2)
 
     def encode(self, buf: Buffer) -> Buffer:
         data = as_bytes_view(buf, self.max_buffer_size)
         parts = bytearray(_changes.varint(data.size))
-        for start in range(0, data.size, BLOCK):
-            block = data[start : start + BLOCK]
+        for start in range(0, data.size, BLOCK_NBYTES):
+            block = data[start : start + BLOCK_NBYTES]
             changes = encode_changes(block, _ZEROS[: block.size])
             parts += _changes.varint(len(changes)) + changes
         return bytes(parts)
@@ -63,13 +69,13 @@ class Delta(Codec):
         data = as_bytes_view(buf, self.max_buffer_size)
         text = data.tobytes()
         claimed, at = _changes.read_varint(text, 0)
-        check_claim(claimed, BLOCK * data.size, None if out is None else writable_bytes_view(out).size)
+        check_claim(claimed, BLOCK_NBYTES * data.size, None if out is None else writable_bytes_view(out).size)
         decoded = np.zeros(claimed, np.uint8)
-        for start in range(0, claimed, BLOCK):
+        for start in range(0, claimed, BLOCK_NBYTES):
             length, at = _changes.read_varint(text, at)
             if at + length > data.size:
                 raise CorruptPayloadError("delta payload is cut short")
-            apply_changes(data[at : at + length], decoded[start : start + BLOCK])
+            apply_changes(data[at : at + length], decoded[start : start + BLOCK_NBYTES])
             at += length
         if at != data.size:
             raise CorruptPayloadError("delta payload has something behind its end")
@@ -77,7 +83,17 @@ class Delta(Codec):
 
 
 class DeltaZstd(Delta):
-    """`Delta` whose full groups go through zstd, with a dictionary learnt from the groups before."""
+    """`Delta` whose full groups go through zstd, with a dictionary learnt from the groups before.
+
+    Args:
+        level: How many frames a group has, as for `Delta`.
+        stack_axis: The axis along which an item is a stack of frames. Left out, it is found from the data.
+        frame_width: How long a frame is along that axis; 0 says that items are no stacks.
+
+    >>> import numpy as np, compressed_array as ca
+    >>> if ca.has_zstd():
+    ...     video = ca.zeros((64, 84, 84), np.uint8, codec=DeltaZstd(frame_width=0))
+    """
 
     codec_id: ClassVar[str] = "delta-zstd"
     releases_gil: ClassVar[bool] = True

@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
-from compressed_array.codecs._common import check_claim, checked_level
+from compressed_array.codecs._common import GZIP_CONTAINER, check_claim, checked_level
 from compressed_array.errors import CorruptPayloadError
 
 __all__ = ["Gzip"]
 
-GZIP_CONTAINER = 31  # window bits of zlib's API that ask for a gzip header and trailer
 MOST_EXPANSION = 1032  # deflate's best: 258 bytes for two bits
 LARGEST_RECORD = 2**32 - 1  # the trailer counts bytes modulo 2**32, and it is what a payload is checked by
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from compressed_array.abc import Buffer, Codec, as_bytes_view
-from compressed_array.codecs._common import checked_level, require
-from compressed_array.codecs.gzip import GZIP_CONTAINER, LARGEST_RECORD, inflate
+from compressed_array.codecs._common import GZIP_CONTAINER, checked_level, require
+from compressed_array.codecs.gzip import LARGEST_RECORD, inflate
 
 __all__ = ["Igzip"]
 

@@ -25,7 +25,7 @@ __all__ = ["LZ4Block", "LZ4Frame"]
 MOST_EXPANSION = 255  # a byte of payload lengthens a match by at most this
 LARGEST_RECORD = 0x7E000000  # the library counts bytes in an int
 LOWEST_LEVEL = -65537  # the library's strongest acceleration
-FRAME_MAGIC, HAS_CONTENT_SIZE = b"\x04\x22\x4d\x18", 0x08
+LZ4_MAGIC, HAS_CONTENT_SIZE = b"\x04\x22\x4d\x18", 0x08
 
 
 class LZ4Block(Codec):
@@ -74,7 +74,7 @@ class LZ4Block(Codec):
     def encode_batch(self, records: npt.NDArray[np.uint8]) -> Payloads:
         rows, nbytes = records.shape
         if nbytes > self.max_buffer_size:
-            return Payloads.none_shrinks(rows, nbytes)
+            return Payloads.all_raw(rows, nbytes)
         native = self._native()
         if native is None or self.level > 0:
             return super().encode_batch(records)
@@ -150,8 +150,8 @@ class LZ4Frame(Codec):
 
 
 def _content_size(frame: npt.NDArray[np.uint8]) -> int:
-    """Returns the content size in a frame's header, which has none only for a frame of nothing."""
+    """Returns the content size in a frame's header, which has none only for an empty frame."""
     header = frame[:14].tobytes()
-    if len(header) < 7 or not header.startswith(FRAME_MAGIC):
+    if len(header) < 7 or not header.startswith(LZ4_MAGIC):
         raise CorruptPayloadError("not an LZ4 frame")
     return int.from_bytes(header[6:14], "little") if header[4] & HAS_CONTENT_SIZE else 0

@@ -142,7 +142,11 @@ class RLE(Codec):
 
 
 class RLEJit(RLE):
-    """`RLE`, and an error where numba, which makes it fast, is missing."""
+    """`RLE`, and an error where numba, which makes it fast, is missing.
+
+    Args:
+        itemsize: How many bytes an element has, as in `RLE`.
+    """
 
     codec_id: ClassVar[str] = "rle-jit"
 

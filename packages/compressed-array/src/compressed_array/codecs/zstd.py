@@ -19,15 +19,15 @@ from compressed_array._runtime.payloads import Payloads
 from compressed_array._runtime.threads import over_rows
 from compressed_array.abc import Buffer, Codec, as_bytes_view, deliver, writable_bytes_view
 from compressed_array.codecs import _clib
-from compressed_array.codecs._common import check_claim, checked_level, require
+from compressed_array.codecs._common import ZSTD_MAGIC, check_claim, checked_level, require
 from compressed_array.errors import CorruptPayloadError
 
 __all__ = ["Zstd"]
 
 MOST_EXPANSION = 128 * 1024 // 4  # a block of 4 bytes repeats one byte 128 KiB times
-FRAME_MAGIC, DICTIONARY_MAGIC = b"\x28\xb5\x2f\xfd", b"\x37\xa4\x30\xec"
+DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
 DEFAULT_LEVEL = -3
-FEWEST_SAMPLES, SHORTEST_SAMPLE = 16, 8
+FEWEST_RECORDS, SHORTEST_SAMPLE = 16, 8
 SMALLEST_DICTIONARY = 256
 LARGEST_WINDOW = 8 * 1024 * 1024  # that a stream is decoded with; levels up to 19 have no larger one
 COUNTERS_LOG = 18  # of the trainer's tables, which by default take ten megabytes
@@ -84,9 +84,9 @@ class Zstd(Codec):
         # The trainer crashes on empty samples, and learns nothing from ones this short.
         records = [r for r in (as_bytes_view(sample).tobytes() for sample in samples) if len(r) >= SHORTEST_SAMPLE]
         total = sum(map(len, records))
-        if len(records) < FEWEST_SAMPLES or total < dict_size:
+        if len(records) < FEWEST_RECORDS or total < dict_size:
             raise ValueError(
-                f"a dictionary of {dict_size} bytes needs at least {FEWEST_SAMPLES} sample records of "
+                f"a dictionary of {dict_size} bytes needs at least {FEWEST_RECORDS} sample records of "
                 f"{SHORTEST_SAMPLE} bytes or more, {dict_size} bytes in all, not {len(records)} with {total}"
             )
         try:
@@ -116,7 +116,7 @@ class Zstd(Codec):
     def decode(self, buf: Buffer, out: Buffer | None = None) -> Buffer:
         data = as_bytes_view(buf, self.max_buffer_size)
         wanted = None if out is None else writable_bytes_view(out).size
-        if not data[:4].tobytes() == FRAME_MAGIC:
+        if not data[:4].tobytes() == ZSTD_MAGIC:
             raise CorruptPayloadError("not a zstd frame")
         try:
             claimed = self._library.get_frame_parameters(data).content_size
@@ -155,7 +155,11 @@ class Zstd(Codec):
             self._calls.stop_compressing()
 
     def encode_parts(self, parts: Payloads) -> Payloads:
-        """Encodes buffers of different sizes; a payload as long as its buffer means that it did not shrink."""
+        """Encodes buffers of different sizes; a payload as long as its buffer means that it did not shrink.
+
+        Args:
+            parts: The buffers.
+        """
         size, offset = parts.size.copy(), np.cumsum(parts.size) - parts.size
         memory = scratch(int(parts.size.sum()))
         for i, at in enumerate(offset.tolist()):
@@ -164,7 +168,11 @@ class Zstd(Codec):
         return Payloads.in_one_buffer(memory, offset, size)
 
     def decode_part(self, payload: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        """Returns what one of the buffers of `encode_parts` was. Bytes behind the frame are ignored."""
+        """Returns what one of the buffers of `encode_parts` was.
+
+        Args:
+            payload: Its payload. Bytes behind the frame are ignored.
+        """
         calls = self.calls()
         if calls is None:
             return np.frombuffer(self._decompressor().decompress(payload, allow_extra_data=True), np.uint8)
@@ -177,7 +185,11 @@ class Zstd(Codec):
 
     @contextmanager
     def stream(self, payload: npt.NDArray[np.uint8]) -> Iterator[Any]:
-        """Opens a stream of what a frame decodes to, to be read part by part."""
+        """Opens a stream of what a frame decodes to, to be read part by part.
+
+        Args:
+            payload: The frame.
+        """
         unpacker = self._library.ZstdDecompressor(dict_data=self._dict_data(), max_window_size=LARGEST_WINDOW)
         try:
             with unpacker.stream_reader(payload) as stream:
@@ -186,7 +198,11 @@ class Zstd(Codec):
             raise CorruptPayloadError(f"zstd frame does not decode: {error}") from error
 
     def content_size(self, payload: npt.NDArray[np.uint8]) -> int:
-        """Returns how many bytes a frame says it decodes to."""
+        """Returns how many bytes a frame says it decodes to.
+
+        Args:
+            payload: The frame, or its first bytes.
+        """
         try:
             return int(self._library.get_frame_parameters(payload[:18]).content_size)  # a header is not longer
         except self._library.ZstdError as error:

@@ -1,7 +1,7 @@
 """`Gather`: the rows of several tables at the same positions, copied in one native call.
 
-A batch of small parts is mostly the price of asking for each of them. A framework that has its tables and batches in
-tensors says by addresses where they are, since to make an array of each costs as much as to have it gather by itself.
+A batch of many small parts takes most of its time to ask for each of them. A framework that has its tables and batches
+in tensors gives their addresses: to make an array of each takes as long as letting the framework gather by itself.
 """
 
 from __future__ import annotations
@@ -24,16 +24,29 @@ class Table(NamedTuple):
     through_nbytes: int = 0  # of each of them: 4 or 8
 
 
+# The tables as the kernel is given them, which knows the fields by name.
+TABLE = np.dtype([(name, np.int64) for name in Table._fields])
+
+
 class Gather:
     """Copies rows of several tables at the same positions.
 
     Args:
         size: How many positions each table has.
-        tables: Where the tables are.
+        tables: Where the tables are. The caller keeps their memory alive.
+
+    >>> import numpy as np
+    >>> rewards, actions = np.arange(5.0), np.arange(5, dtype=np.int32)
+    >>> gather = Gather(5, [Table(rewards.ctypes.data, 8, 5), Table(actions.ctypes.data, 4, 5)])
+    >>> positions, some, others = np.array([1, 3], np.int64), np.empty(2), np.empty(2, np.int32)
+    >>> if not gather.into(positions.ctypes.data, 2, [some.ctypes.data, others.ctypes.data]):
+    ...     some, others = rewards[positions], actions[positions]  # without numba
+    >>> some.tolist(), others.tolist()
+    ([1.0, 3.0], [1, 3])
     """
 
     def __init__(self, size: int, tables: Sequence[Table]) -> None:
-        self._size, self._tables = size, np.array(tables, np.int64).reshape(-1, len(Table._fields))
+        self._size, self._tables = size, np.array(list(tables), TABLE)
 
     def into(self, positions: int, count: int, targets: Sequence[int]) -> bool:
         """Copies rows, and returns whether that was possible.

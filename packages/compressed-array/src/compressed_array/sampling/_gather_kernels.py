@@ -10,25 +10,28 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
+from compressed_array._runtime.memory import CACHE_LINE
 from compressed_array._runtime.numba_tools import (
     Word,
     copy_bytes,
     helper,
+    inline_helper,
     intrinsic,
     jit,
     load8,
     load32,
     load64,
-    part,
     prefetch,
+    records_of,
     store8,
     store32,
     store64,
 )
+from compressed_array.sampling._gather import TABLE
 
 LONG = 1024  # bytes from which a call to memcpy is worth it
 WIDE = 32
-LINE, AHEAD = 64, 24
+AHEAD = 24
 
 
 @intrinsic
@@ -92,7 +95,7 @@ def last_of(positions: Word, count: Word) -> Word:
     return last
 
 
-@part
+@inline_helper
 def copy_rows(positions: Word, count: Word, address: Word, nbytes: Word, target: Word) -> None:
     """Copies rows at positions that are all there."""
     if nbytes == 1:
@@ -103,14 +106,14 @@ def copy_rows(positions: Word, count: Word, address: Word, nbytes: Word, target:
         for i in range(count + AHEAD):
             if i < count:
                 near = address + np.int64(load64(positions + 8 * i)) * nbytes
-                for at in range(0, nbytes, LINE):
+                for at in range(0, nbytes, CACHE_LINE):
                     prefetch(near + at)
             if i >= AHEAD:
                 row = np.int64(load64(positions + 8 * (i - AHEAD)))
                 copy_row(target + (i - AHEAD) * nbytes, address + row * nbytes, nbytes)
 
 
-@jit("boolean(int64, int64, int64, int64[:, ::1], int64[::1])")
+@jit(types.boolean(types.int64, types.int64, types.int64, records_of(TABLE), types.int64[::1]))
 def gather(positions: Word, count: Word, size: Word, tables: Any, targets: Any) -> Word:
     """Copies rows, and returns whether all of them are there."""
     if tables.shape[0] != targets.shape[0]:
@@ -119,8 +122,9 @@ def gather(positions: Word, count: Word, size: Word, tables: Any, targets: Any) 
     if count > 0 and last >= np.uint64(size):
         return False
     for k in range(tables.shape[0]):
-        address, nbytes, rows = tables[k, 0], tables[k, 1], np.uint64(tables[k, 2])
-        through, width, target = tables[k, 3], tables[k, 4], targets[k]
+        table, target = tables[k], targets[k]
+        address, nbytes, rows = table.address, table.row_nbytes, np.uint64(table.rows)
+        through, width = table.through, table.through_nbytes
         if width == 0:
             if last >= rows:
                 return False
@@ -131,7 +135,7 @@ def gather(positions: Word, count: Word, size: Word, tables: Any, targets: Any) 
         for i in range(count + AHEAD):
             if i < count:
                 near = address + np.int64(row_at(positions, i, through, width)) * nbytes
-                for at in range(0, nbytes, LINE):
+                for at in range(0, nbytes, CACHE_LINE):
                     prefetch(near + at)
             if i >= AHEAD:
                 row = row_at(positions, i - AHEAD, through, width)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from compressed_array.errors import NothingToSampleError
 
-Numbers = npt.NDArray[np.int64]
+StepNumbers = npt.NDArray[np.int64]
 
 
 class Ring:
@@ -61,17 +61,29 @@ class Ring:
         return self.steps - self.oldest >= self.capacity
 
     def next_rows(self, steps: int) -> list[slice]:
-        """Returns the rows that the next steps, at most `capacity` of them, are written to: one slice, or two."""
+        """Returns the rows that the next steps are written to: one slice, or two.
+
+        Args:
+            steps: How many there will be, at most `capacity`.
+        """
         behind = max(self.row + steps - self.capacity, 0)
         rows = [slice(self.row, self.row + steps - behind), slice(0, behind)]
         return [part for part in rows if part.stop > part.start]
 
     def make_room(self, steps: int = 1) -> None:
-        """Lets go of what the next steps are written over; to be called before they are written."""
+        """Lets go of what the next steps are written over; to be called before they are written.
+
+        Args:
+            steps: How many there will be.
+        """
         self.oldest = max(self.oldest, self.steps + steps - self.capacity)
 
     def advance(self, steps: int = 1) -> None:
-        """Counts steps that were written, each over the oldest one if the ring is full."""
+        """Counts steps that were written, each over the oldest one if the ring is full.
+
+        Args:
+            steps: How many were written.
+        """
         if steps < 0:
             raise ValueError(f"a ring does not go back, and so not on by {steps} steps")
         self.make_room(steps)
@@ -97,20 +109,37 @@ class Ring:
         return drawn if count == self.size or not first else (drawn + first) % self.size
 
     def positions(self, numbers: Any) -> Any:
-        """Returns the positions in the buffer where the steps of these numbers are, or were."""
+        """Returns the positions in the buffer where steps are, or were.
+
+        Args:
+            numbers: The numbers of the steps, an array or a tensor.
+        """
         return numbers % self.size
 
     def is_held(self, numbers: Any) -> Any:
-        """Whether the steps of these numbers are still held."""
+        """Whether steps are still held, for each of them.
+
+        Args:
+            numbers: The numbers of the steps, an array or a tensor.
+        """
         return (numbers >= self.oldest * self.lanes) & (numbers < self.steps * self.lanes)
 
     def number_at(self, positions: Any) -> Any:
-        """Returns the numbers of the steps that are held at these positions."""
+        """Returns the numbers of the steps that are held at some positions.
+
+        Args:
+            positions: The positions in the buffer, an array or a tensor.
+        """
         first = self.oldest * self.lanes
         return (positions - first) % self.size + first
 
     def following(self, numbers: Any, offsets: Any) -> Any:
-        """Returns the numbers of the steps that come `offsets` later in the same lane, held or not: (..., offsets)."""
+        """Returns the numbers of steps that come later in the same lanes, held or not: (*numbers.shape, offsets).
+
+        Args:
+            numbers: The numbers of the steps that they follow, an array or a tensor.
+            offsets: How many steps later each of them comes; 0 for the step itself.
+        """
         return numbers[..., None] + offsets * self.lanes
 
     def state_dict(self) -> dict[str, int]:
@@ -118,7 +147,11 @@ class Ring:
         return {"capacity": self.capacity, "lanes": self.lanes, "oldest": self.oldest, "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Takes over the state of a ring of the same size."""
+        """Takes over the state of a ring of the same size.
+
+        Args:
+            state: What `state_dict` returned. Another one is refused and changes nothing.
+        """
         if (state["capacity"], state["lanes"]) != (self.capacity, self.lanes):
             raise ValueError(
                 f"this is the state of a ring of {state['capacity']} rows and {state['lanes']} lanes; here it is "

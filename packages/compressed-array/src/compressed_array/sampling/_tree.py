@@ -1,9 +1,9 @@
 """`PriorityTree`: a sum is what its children add up to now, and a leaf of priority zero is never drawn.
 
-A node has 16 children, and each level is an array, the leaves' first. A parent is always computed anew, in one order:
+A node has 16 children, and each level is an array, the leaves' first. A parent is always recomputed in one order:
 neighbours are added in pairs, then neighbouring pairs, and so on. So nothing drifts, and a tree is the same bit for bit
-whichever way its leaves came to be what they are. Where each child ends is summed in halves, too: the last ends at the
-node's sum, no child before another in front of it, and one of zero where that in front does.
+whichever way its leaves came to be what they are. Prefix sums over a node's children are added pairwise too: they never
+decrease and end at the node's sum, and a child of zero adds nothing.
 
 `_tree_kernels` does the same in machine code. Behind the leaves lie the sums of all levels above, then likewise the
 least priorities that are not zero, or zero where there is none, then the greatest.
@@ -21,18 +21,28 @@ import numpy.typing as npt
 
 from compressed_array._runtime.epochs import Exclusive
 from compressed_array._runtime.loading import native
+from compressed_array._runtime.memory import CACHE_LINE
 from compressed_array.errors import NothingToSampleError, PriorityError
-from compressed_array.sampling._tree_nodes import WIDTH, Floats, Ints, descend, refresh
+from compressed_array.sampling._tree_nodes import (
+    GREATEST,
+    LEAST,
+    NODE_VALUES,
+    SUM,
+    WIDTH,
+    Floats,
+    Ints,
+    descend,
+    refresh,
+)
 
-LINE = 64  # bytes that memory is fetched by; a node's children are two such lines
-SLACK = 2.0**-20  # of the total: by how much a mass may miss it, which numbers of 32 bits do
+MASS_SLACK = 2.0**-20  # of the total: by how much a mass may miss it, which numbers of 32 bits do
 
 
 class PriorityTree:
     """Priorities of things, and drawing things in proportion to them.
 
     Several threads may share a tree: each call is done before another begins, and a fork waits for it. An update is
-    made as a whole or not at all, even if an interrupt ends it: what it left to be computed is, at the next use.
+    made as a whole or not at all, even if an interrupt ends it: stale inner nodes are recomputed at the next use.
     Without numba, a signal's handler that uses a tree in the middle of its own thread's use gets a `BusyStoreError`.
 
     Args:
@@ -57,7 +67,7 @@ class PriorityTree:
         self._starts = np.array(starts, np.int64)
         self._span = starts[-1] + WIDTH - starts[1]
         self._words = self._new_words()
-        self._is_whole = True  # or the nodes above the leaves are to be computed anew
+        self._is_whole = True  # if not, stale inner nodes are recomputed at the next use
         self._exclusive = Exclusive()
 
     @property
@@ -68,22 +78,22 @@ class PriorityTree:
     @property
     def nbytes(self) -> int:
         """Returns how many bytes of memory the tree takes: about a fifth more than its leaves."""
-        return self._words.nbytes + LINE + self._starts.nbytes
+        return self._words.nbytes + CACHE_LINE + self._starts.nbytes
 
     @property
     def total(self) -> float:
         """Returns the sum of all priorities."""
-        return self._at_root(0)
+        return self._at_root(SUM)
 
     @property
     def min(self) -> float:
         """Returns the least priority that is not zero; infinity if there is none."""
-        return self._at_root(self._span) or float("inf")
+        return self._at_root(LEAST) or float("inf")
 
     @property
     def max(self) -> float:
         """Returns the greatest priority."""
-        return self._at_root(2 * self._span)
+        return self._at_root(GREATEST)
 
     def __getitem__(self, indices: npt.ArrayLike) -> Floats:
         """Returns the priorities of these leaves."""
@@ -125,10 +135,13 @@ class PriorityTree:
                 self._is_whole = True
 
     def find(self, masses: npt.ArrayLike) -> Ints:
-        """Returns, for each mass from 0 up to the total, the leaf in whose stretch of the cumulative sum it lies.
+        """Returns the leaf for each mass in whose stretch of the cumulative sum of priorities it lies.
 
-        Stretches are exact up to round-off, and a mass that misses the range by no more than a millionth of it is taken
-        for the nearest in it. Whatever the round-off, the priority of a leaf that is found is not zero.
+        Stretches are exact up to round-off. Whatever that is, the priority of a leaf that is found is not zero.
+
+        Args:
+            masses: Numbers from 0 up to the total. One that misses the range by no more than a millionth of it is taken
+                for the nearest in it.
         """
         given, rest = _numbers(masses, "masses")
         found = np.empty(rest.size, np.int64)
@@ -139,8 +152,8 @@ class PriorityTree:
             words, starts = self._words, self._starts
             if not (kernels and kernels.find(words, starts, rest, found)) and rest.size:
                 with self._exclusive.guard:
-                    total = _something(words, starts)
-                    slack = total * SLACK
+                    total = _nonzero_total(words, starts)
+                    slack = total * MASS_SLACK
                     _check_range(rest, -slack, total + slack, f"a mass is from 0 up to the total of {total}")
                     found = descend(words, starts, np.maximum(rest, 0.0))
         return found.reshape(given.shape)
@@ -161,7 +174,7 @@ class PriorityTree:
             words, starts = self._words, self._starts
             if not (kernels and kernels.draw(words, starts, rest, bool(stratified), found)) and rest.size:
                 with self._exclusive.guard:
-                    total = _something(words, starts)
+                    total = _nonzero_total(words, starts)
                     _check_range(rest, 0.0, 1.0, "a leaf is drawn by a random number from 0 up to 1")
                     shares = (np.arange(rest.size) + rest) / rest.size if stratified else rest
                     found = descend(words, starts, shares * total)
@@ -178,7 +191,11 @@ class PriorityTree:
             return {"priorities": self._words[: self._capacity].copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over the priorities of a tree with the same capacity; if anything is wrong with them, none."""
+        """Takes over the priorities of a tree with the same capacity; if anything is wrong with them, none.
+
+        Args:
+            state: What `state_dict` returned.
+        """
         try:
             leaves = state["priorities"]
         except (IndexError, KeyError, TypeError):
@@ -202,17 +219,17 @@ class PriorityTree:
         self.load_state_dict(state)
 
     def _new_words(self) -> Floats:
-        count = int(self._starts[1]) + 3 * self._span
-        memory = np.zeros(count + LINE // 8)
-        skipped = -memory.__array_interface__["data"][0] % LINE // 8
+        count = int(self._starts[1]) + NODE_VALUES * self._span
+        memory = np.zeros(count + CACHE_LINE // 8)
+        skipped = -memory.__array_interface__["data"][0] % CACHE_LINE // 8
         return memory[skipped : skipped + count]
 
-    def _at_root(self, offset: int) -> float:
+    def _at_root(self, kind: int) -> float:
         # Under the lock, since what is not computed yet is marked by a number of its own.
         with self._exclusive.writing:
             if not self._is_whole:
                 self._heal()
-            return self._words.item(int(self._starts[-1]) + offset)
+            return self._words.item(int(self._starts[-1]) + kind * self._span)
 
     def _heal(self) -> None:
         """Does what an interrupt kept an update from doing."""
@@ -258,7 +275,7 @@ def _floats(numbers: npt.NDArray[Any]) -> Floats:
     return np.array(numbers, np.float64, order="C").reshape(-1)
 
 
-def _something(words: Floats, starts: Ints) -> float:
+def _nonzero_total(words: Floats, starts: Ints) -> float:
     """Returns the total, which is not zero."""
     total = words.item(int(starts[-1]))
     if total == 0.0:

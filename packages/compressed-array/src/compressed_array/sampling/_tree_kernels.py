@@ -14,9 +14,10 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
+from compressed_array._runtime.memory import CACHE_LINE
 from compressed_array._runtime.numba_tools import Kernel, Word, helper, intrinsic, jit, prefetch
-from compressed_array.sampling._tree import LINE, SLACK
-from compressed_array.sampling._tree_nodes import BITS, WIDTH
+from compressed_array.sampling._tree import MASS_SLACK
+from compressed_array.sampling._tree_nodes import CHILD_BITS, GREATEST, LEAST, SUM, WIDTH
 
 NODE = 8 * WIDTH  # bytes
 HALF = WIDTH // 2
@@ -78,8 +79,8 @@ most_of = _fold(_as_it_is, _greater, _as_it_is)
 
 
 @intrinsic
-def pass_by(typingctx: Any, address: Any, mass: Any) -> Any:
-    """Returns how many of 16 doubles at an address, laid end to end, end by `mass`, and where the last one does."""
+def count_passed(typingctx: Any, address: Any, mass: Any) -> Any:
+    """Returns how many of 16 doubles at an address, laid end to end, end by `mass`, and the end of the last of them."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word, number = ir.IntType(64), ir.IntType(32)
@@ -110,13 +111,13 @@ def pass_by(typingctx: Any, address: Any, mass: Any) -> Any:
 
 @jit("boolean(float64[::1], int64[::1], int64, int64, float64, int64[::1], float64[::1])")
 def update(words: Any, starts: Any, span: Word, capacity: Word, limit: Word, indices: Any, priorities: Any) -> Word:
-    """Sets the leaves at `indices`, which are lost, and recompute each node above any of them once."""
+    """Sets leaves, and recomputes every node above them once; overwrites `indices`. Returns whether all was valid."""
     base = np.int64(words.ctypes.data)
     for i in range(indices.shape[0]):
         if not (0 <= indices[i] < capacity and 0.0 <= priorities[i] <= limit):
             return False
-        prefetch(base + (indices[i] >> BITS) * NODE)
-        prefetch(base + (indices[i] >> BITS) * NODE + LINE)
+        prefetch(base + (indices[i] >> CHILD_BITS) * NODE)
+        prefetch(base + (indices[i] >> CHILD_BITS) * NODE + CACHE_LINE)
     for i in range(indices.shape[0]):
         words[indices[i]] = priorities[i] + 0.0  # of -0.0 this makes 0.0
     count = indices.shape[0]
@@ -124,7 +125,7 @@ def update(words: Any, starts: Any, span: Word, capacity: Word, limit: Word, ind
         below, here = starts[level - 1], starts[level]
         kept = 0
         for i in range(count):  # a sum that is to be computed is -1 until then, so that it is kept once
-            node = indices[i] >> BITS
+            node = indices[i] >> CHILD_BITS
             indices[kept] = node
             kept += words[here + node] >= 0.0
             words[here + node] = -1.0
@@ -133,9 +134,9 @@ def update(words: Any, starts: Any, span: Word, capacity: Word, limit: Word, ind
         for i in range(count):
             node = indices[i]
             children = base + 8 * below + NODE * node
-            words[here + node] = sum_of(children)
-            words[here + node + span] = least_of(children + 8 * beside)
-            words[here + node + 2 * span] = most_of(children + 16 * beside)
+            words[here + node + SUM * span] = sum_of(children + 8 * SUM * beside)
+            words[here + node + LEAST * span] = least_of(children + 8 * LEAST * beside)
+            words[here + node + GREATEST * span] = most_of(children + 8 * GREATEST * beside)
     return True
 
 
@@ -148,7 +149,7 @@ def _descend(words: Any, starts: Any, masses: Any, found: Any) -> None:
     for level in range(starts.shape[0] - 2, -1, -1):
         for i in range(found.shape[0]):
             at = starts[level] + found[i] * WIDTH
-            passed, before = pass_by(base + 8 * at, masses[i])
+            passed, before = count_passed(base + 8 * at, masses[i])
             masses[i] -= before
             if passed == WIDTH:
                 masses[i] = np.inf
@@ -159,14 +160,14 @@ def _descend(words: Any, starts: Any, masses: Any, found: Any) -> None:
             if level > 0:
                 children = base + 8 * starts[level - 1] + found[i] * NODE
                 prefetch(children)
-                prefetch(children + LINE)
+                prefetch(children + CACHE_LINE)
 
 
 @jit("boolean(float64[::1], int64[::1], float64[::1], int64[::1])")
 def find(words: Any, starts: Any, masses: Any, found: Any) -> Word:
-    """Writes to `found` the leaves at `masses`, which are lost."""
+    """Writes to `found` the leaves at `masses`, which are overwritten. Returns whether all masses were valid."""
     total = words[starts[-1]]
-    slack = total * SLACK
+    slack = total * MASS_SLACK
     for i in range(masses.shape[0]):
         if not (total > 0.0 and -slack <= masses[i] <= total + slack):
             return False
@@ -178,7 +179,10 @@ def find(words: Any, starts: Any, masses: Any, found: Any) -> Word:
 
 @jit("boolean(float64[::1], int64[::1], float64[::1], boolean, int64[::1])")
 def draw(words: Any, starts: Any, uniforms: Any, stratified: Word, found: Any) -> Word:
-    """Writes to `found` the leaves at `uniforms`, which are lost, of the total, or of one stretch of it each."""
+    """Writes to `found` the leaves at these shares of the total, or of one equal stretch of it each.
+
+    Overwrites `uniforms`. Returns whether all of them were valid.
+    """
     total, count = words[starts[-1]], uniforms.shape[0]
     for i in range(count):
         if not (total > 0.0 and 0.0 <= uniforms[i] <= 1.0):

@@ -13,8 +13,12 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-BITS = 4
-WIDTH = 1 << BITS
+CHILD_BITS = 4
+WIDTH = 1 << CHILD_BITS
+# What a node has, each `span` words behind the one before: the sum of its leaves, the least that is not zero, and the
+# greatest. A leaf is all three.
+SUM, LEAST, GREATEST = range(3)
+NODE_VALUES = GREATEST + 1
 
 
 def refresh(words: Floats, starts: Ints, span: int, places: Ints | None) -> None:
@@ -22,9 +26,9 @@ def refresh(words: Floats, starts: Ints, span: int, places: Ints | None) -> None
     nodes: Ints | slice = slice(None)
     for level, (below, here) in enumerate(pairwise(starts.tolist())):
         if places is not None:
-            nodes = places = np.unique(places >> BITS)
-        count = (here - below) >> BITS
-        for kind, reduce in enumerate((_sums, _least, _most)):
+            nodes = places = np.unique(places >> CHILD_BITS)
+        count = (here - below) >> CHILD_BITS
+        for kind, reduce in ((SUM, _sums), (LEAST, _least), (GREATEST, _most)):
             beside = kind * span
             children = words[below:here] if level == 0 else words[below + beside : here + beside]
             words[here + beside : here + beside + count][nodes] = reduce(children.reshape(-1, WIDTH)[nodes])

@@ -12,22 +12,23 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from compressed_array._runtime.types import Words
 from compressed_array.errors import NothingToSampleError
-from compressed_array.sampling._ring import Numbers, Ring
+from compressed_array.sampling._ring import Ring, StepNumbers
 
 Boundary = Literal["stop", "pad", "cross"]
 Mask = npt.NDArray[np.bool_]
-# What is known of a step: an episode begins with it; it does not come after the one in the row before.
+# Flags of a step: it begins an episode; it does not follow the step in the row before.
 BEGINS, CUT = 1, 2
 
 
 class WindowBatch(NamedTuple):
     """Windows of steps, in arrays of shape (windows, length)."""
 
-    numbers: Numbers  # of the steps, as the ring has them; where `is_valid` is False, that of the last valid one
+    numbers: StepNumbers  # of the steps, as the ring has them; where `is_valid` is False, that of the last valid one
     is_valid: Mask  # whether there is a step
     is_first: Mask  # whether an episode begins with the step
-    positions: Numbers  # where in the buffer the steps are
+    positions: Words  # where in the buffer the steps are
 
 
 class Known(NamedTuple):
@@ -37,7 +38,7 @@ class Known(NamedTuple):
     steps: int
     first: int  # of the queue of windows, and how many are in it
     windows: int
-    run: Numbers  # how many steps a window may reach back, in each lane
+    run: Words  # how many steps a window may reach back, in each lane
     has_ended: Mask
 
 
@@ -50,6 +51,16 @@ class Windows:
         boundary: What happens where an episode ends. With "stop" no window goes beyond it. With "pad" windows may begin
             anywhere, and what is behind the end of the episode, or behind the newest step, is marked as not valid. With
             "cross" windows go on with the next episode, which `is_first` shows.
+
+    >>> import numpy as np
+    >>> from compressed_array.sampling import Ring, Windows
+    >>> ring = Ring(capacity=1000)
+    >>> windows = Windows(ring, length=2)
+    >>> for has_ended in (False, False, True, False):
+    ...     windows.append(has_ended)
+    ...     ring.advance()
+    >>> windows.count, windows.draw(np.arange(2)).numbers.tolist()
+    (2, [[0, 1], [1, 2]])
     """
 
     def __init__(self, ring: Ring, length: int, boundary: Boundary = "stop") -> None:
@@ -114,7 +125,11 @@ class Windows:
         self._known = Known(known.oldest, ring.steps + 1, known.first, count, run, ended)
 
     def draw(self, words: npt.NDArray[np.int64]) -> WindowBatch:
-        """Returns windows picked by random whole numbers that are not negative, each as likely as any other."""
+        """Returns windows picked at random, each as likely as any other.
+
+        Args:
+            words: Random whole numbers that are not negative, one for each window.
+        """
         known = self._current()
         if not self.count:
             raise NothingToSampleError(
@@ -125,8 +140,12 @@ class Windows:
         places = (words % known.windows + known.first) % len(self._starts)
         return self.at(self.ring.number_at(self._starts[places].astype(np.int64)))
 
-    def at(self, firsts: Numbers) -> WindowBatch:
-        """Returns the windows that begin with the steps of these numbers."""
+    def at(self, firsts: StepNumbers) -> WindowBatch:
+        """Returns the windows that begin with some steps.
+
+        Args:
+            firsts: The numbers of these steps, as the ring has them.
+        """
         ring = self.ring
         numbers = ring.following(firsts, self._offsets)
         positions = ring.positions(numbers)
@@ -144,7 +163,11 @@ class Windows:
         return {"flags": self._flags.copy(), "has_ended": self._current().has_ended.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what was known of a ring of the same size, whose own state has to be loaded before."""
+        """Takes over what was known of a ring of the same size, whose own state has to be loaded before.
+
+        Args:
+            state: What `state_dict` returned.
+        """
         flags, ended = np.asarray(state["flags"]), np.asarray(state["has_ended"])
         if flags.shape != self._flags.shape or flags.dtype != np.uint8 or ended.shape != (self.ring.lanes,):
             raise ValueError(

@@ -24,10 +24,12 @@ from compressed_array.torch._compat import find_gpu_buffer_dtypes as find_gpu_bu
 from compressed_array.torch._dtypes import numpy_dtype_to_torch as numpy_dtype_to_torch
 from compressed_array.torch._dtypes import torch_dtype_to_numpy as torch_dtype_to_numpy
 from compressed_array.torch._heap import TorchHeap as TorchHeap
+from compressed_array.torch._values import cast_exactly as cast_exactly
 
 __all__ = [
     "DeviceArray",
     "TorchHeap",
+    "cast_exactly",
     "estimate_total_heap_bytes",
     "find_gpu_buffer_dtypes",
     "has_zstd",

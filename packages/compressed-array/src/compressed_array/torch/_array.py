@@ -16,20 +16,21 @@ from compressed_array._runtime.replacing import replacing
 from compressed_array.errors import UnsupportedOperationError
 from compressed_array.registry import get_codec, shorthand
 from compressed_array.torch import _saving
+from compressed_array.torch._cells import DeviceCells
 from compressed_array.torch._coders import DeviceCodec
 from compressed_array.torch._dtypes import INTEGERS, as_torch_dtype, numpy_dtype_or_none
 from compressed_array.torch._grid import Grid
-from compressed_array.torch._pending import DeviceGrid
 from compressed_array.torch._store import DeviceStore
 from compressed_array.torch._sync import (
     Array,
     available_device,
     copy_to_host,
-    full_device,
+    device_with_index,
+    fetch,
     on_device,
     outside_inference_mode,
 )
-from compressed_array.torch._values import as_tensor, as_tensor_of
+from compressed_array.torch._values import as_tensor, cast_exactly
 
 # An item this small is not worth its entry in a table.
 SMALL = 64
@@ -78,7 +79,7 @@ class DeviceArray:
         max_slot_bytes: int | None = None,
     ) -> None:
         self._shape = tuple(int(n) for n in shape)
-        self.dtype, self.device = as_torch_dtype(dtype), full_device(device)
+        self.dtype, self.device = as_torch_dtype(dtype), device_with_index(device)
         items = max(len(self._shape) - 1, 0) if item_ndim is None else item_ndim
         if not 0 <= items <= len(self._shape):
             raise ValueError(f"item_ndim must be from 0 to {len(self._shape)}, the number of axes, not {items}")
@@ -88,7 +89,7 @@ class DeviceArray:
             warnings.warn("max_slot_bytes is deprecated; heap_bytes caps the heap, which needs none", stacklevel=2)
             heap_bytes = max_slot_bytes * prod(self.grid_shape) if heap_bytes is None else heap_bytes
         self._dense: torch.Tensor | None = None
-        self._cells = DeviceGrid(torch.zeros(self.grid_shape, dtype=torch.int32, device=self.device))
+        self._cells = DeviceCells(torch.zeros(self.grid_shape, dtype=torch.int32, device=self.device))
         if store is None:
             coded = DeviceCodec(codec)
             small = prod(self.item_shape) * self.dtype.itemsize <= SMALL
@@ -102,7 +103,7 @@ class DeviceArray:
                 f"the store is not one for items of {self.dtype} and shape {self.item_shape} on {self.device}"
             )
         self._store = store
-        self._grid = Grid(self.grid_shape, self.ndim, self.device)
+        self._grid = Grid(self.grid_shape, self.item_shape, self.device)
         if store is not None:
             store.holders.add(self._cells)
 
@@ -145,7 +146,7 @@ class DeviceArray:
 
     def count_written(self) -> int:
         """Returns how many items were written; waits for the device."""
-        return prod(self.grid_shape) if self._store is None else int((self.cells != 0).sum())
+        return prod(self.grid_shape) if self._store is None else fetch((self.cells != 0).sum())[0][0]
 
     def __len__(self) -> int:
         return self._shape[0]
@@ -179,14 +180,10 @@ class DeviceArray:
         # numpy takes None for a name of float64.
         is_array = type(value) is np.ndarray and self._host_dtype is not None and value.dtype == self._host_dtype
         # Before the store's lock and guard, which a value that is an array on it takes as well.
-        items = value if is_array else as_tensor_of(value, self.dtype)
-        row_lanes, is_row = self._grid.row_lanes, type(key) is int and items.shape == self._shape[1:]
-        if is_row and row_lanes is not None and self._store is not None and 0 not in items.shape:
-            # A step of a buffer, which should not wait for what other keys need.
-            if not -self._shape[0] <= key < self._shape[0]:
-                raise IndexError(f"index {key} is out of range for an axis of {self._shape[0]}")
+        items = value if is_array else cast_exactly(value, self.dtype)
+        if self._store is not None and self._grid.is_step(key, items):  # it should not wait for what other keys need
             with self._store.lock, self._store.guard:
-                self._store.write_row(self._cells, key % self._shape[0], items, row_lanes)
+                self._store.write_row(self._cells, key % self._shape[0], items, self._grid.row_lanes)
             return
         host_grid, inside = self._grid.split(key)
         grid = self._grid.on_device(host_grid)
@@ -216,7 +213,8 @@ class DeviceArray:
         """Returns the same items with two axes of the grid exchanged. It does not follow what is written to this array.
 
         Args:
-            first: An axis of the grid; `second`: another.
+            first: An axis of the grid.
+            second: Another one.
         """
         axes = len(self.grid_shape)
         first, second = (axis + self.ndim if axis < 0 else axis for axis in (first, second))
@@ -238,7 +236,7 @@ class DeviceArray:
         return self._with_grid(lambda held: held.reshape(asked if self._store is None else asked[:kept]).clone())
 
     def compact(self) -> None:
-        """Free all memory but that of items, for this array and all that share its store.
+        """Frees all memory but that of items, for this array and all that share its store.
 
         The next write may take more, since it knows nothing of what was written before.
         """
@@ -252,16 +250,16 @@ class DeviceArray:
 
     @outside_inference_mode
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Hold what an array of the same kind did. Other arrays on its store lose what they hold.
+        """Takes over what an array of the same kind held. Other arrays on its store lose what they hold.
 
         Args:
-            state: What `state_dict` returned, of an array on any device. It is checked before anything changes, whoever
-                it is from: `CorruptPayloadError`.
+            state: What `state_dict` returned, of an array on any device. It is checked before anything changes; what is
+                damaged raises `CorruptPayloadError`.
         """
         _saving.load_state(self, state)
 
     def save(self, path: str | Path) -> None:
-        """Write the array to a file.
+        """Writes the array to a file.
 
         Args:
             path: The name of the file. One that is there is replaced once all is written.
@@ -325,11 +323,11 @@ class DeviceArray:
             made._shape = tuple(made._dense.shape)
         elif self._store is not None:
             with self._store.lock, self._store.guard:
-                made._cells = DeviceGrid(change(self._store.flushed_numbers(self._cells)))
+                made._cells = DeviceCells(change(self._store.flushed_numbers(self._cells)))
                 self._store.holders.add(made._cells)
             made._shape = (*made._cells.numbers.shape, *self.item_shape)
         made.grid_shape = made._shape[: len(made._shape) - len(self.item_shape)]
-        made._grid = Grid(made.grid_shape, made.ndim, self.device)
+        made._grid = Grid(made.grid_shape, made.item_shape, self.device)
         return made
 
     def _fitted(self, items: torch.Tensor | Array, shape: tuple[int, ...]) -> torch.Tensor:

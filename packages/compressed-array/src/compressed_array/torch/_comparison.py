@@ -23,11 +23,11 @@ class ComparedItems(Protocol):
     def to_fetch(self) -> torch.Tensor | None:
         """What has to be fetched from the device before it is known what is new; None if it is known."""
 
-    def count_new(self, fetched: list[int] | None = None) -> Ints | None:
+    def count_new(self, fetched: list[int] | None) -> Ints | None:
         """Returns how many frames of each item are new, or None if none of any is.
 
         Args:
-            fetched: What `to_fetch` holds, if that is not None.
+            fetched: What `to_fetch` holds; None if that is None.
         """
 
     def frames(self, which: Ints, device: torch.device) -> torch.Tensor:
@@ -38,7 +38,7 @@ class ComparedItems(Protocol):
         """
 
     def remember(self) -> None:
-        """Take these items for the last of their lanes."""
+        """Records these items as the last ones of their lanes."""
 
 
 class DeviceComparison:
@@ -46,7 +46,7 @@ class DeviceComparison:
 
     def __init__(self, known: DeviceLanes, items: torch.Tensor, lanes: Ints) -> None:
         self._known, self._items, self._lanes = known, items, lanes
-        after, before = words(items), words(self._before())
+        after, before = widest_integers(items), widest_integers(self._before())
         depth = known.layout.depth
         if len(items) <= FEW_ITEMS:
             self.to_fetch = (after[:, :, None] != before[:, None]).any(3)
@@ -54,7 +54,7 @@ class DeviceComparison:
             differs = [(after[:, : depth - k] != before[:, k:]).flatten(1).any(1) for k in range(depth)]
             self.to_fetch = torch.stack(differs, 1)
 
-    def count_new(self, fetched: list[int] | None = None) -> Ints | None:
+    def count_new(self, fetched: list[int] | None) -> Ints | None:
         """Returns how many frames of each item are new, or None if none of any is."""
         depth, n = self._known.layout.depth, len(self._lanes)
         differs = np.array(fetched, bool)
@@ -71,7 +71,7 @@ class DeviceComparison:
         return self._items.reshape(-1, self._items.shape[2]).index_select(0, on_device(which, device))
 
     def remember(self) -> None:
-        """Take these items for the last of their lanes."""
+        """Records these items as the last ones of their lanes."""
         known = self._known.items
         assert known is not None
         last = np.full(len(known), -1)
@@ -90,7 +90,7 @@ class DeviceComparison:
         return torch.cat([known, self._items]).index_select(0, on_device(at, known.device))
 
 
-def words(frames: torch.Tensor) -> torch.Tensor:
+def widest_integers(frames: torch.Tensor) -> torch.Tensor:
     """Returns frames of bytes in the widest integers that they divide into: fewer to compare."""
     nbytes = frames.shape[-1]
     for width, dtype in ((8, torch.int64), (4, torch.int32), (2, torch.int16)):

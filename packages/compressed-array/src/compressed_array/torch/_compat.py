@@ -1,4 +1,4 @@
-"""What users of sb3-extra-buffers expect besides arrays: dtypes for observations, and a forecast of a heap's size."""
+"""What users of sb3-extra-buffers expect besides arrays: dtypes for observations, and an estimate of a heap's size."""
 
 from __future__ import annotations
 
@@ -36,6 +36,10 @@ def estimate_total_heap_bytes(
         runs_type: Accepted for users of sb3-extra-buffers, and changes nothing.
         compression_method: The name of a codec.
         measured: An array that holds some of them already, to go by what those take; without it, by what Atari's do.
+
+    >>> from compressed_array.torch import estimate_total_heap_bytes
+    >>> estimate_total_heap_bytes(1000, (4, 84, 84), compression_method="none")
+    28224000
     """
     if measured is not None and (written := measured.count_written()):
         return int(n_cells * measured.nbytes_stored / written)
@@ -55,6 +59,10 @@ def find_gpu_buffer_dtypes(
         obs_shape: The shape of an observation, or its space; for a dict of spaces there are dtypes for each.
         elem_dtype: The dtype of its elements, of torch or numpy.
         compression_method: The name of a codec.
+
+    >>> from compressed_array.torch import find_gpu_buffer_dtypes
+    >>> find_gpu_buffer_dtypes((84, 84))
+    {'elem_type': torch.uint8, 'runs_type': torch.uint16}
     """
     found = find_buffer_dtypes(obs_shape, torch_dtype_to_numpy(as_torch_dtype(elem_dtype)), compression_method)
     return _as_torch(found)

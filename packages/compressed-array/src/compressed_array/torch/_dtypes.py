@@ -13,7 +13,15 @@ INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def numpy_dtype_to_torch(dtype: npt.DTypeLike) -> torch.dtype:
-    """Returns the torch dtype that numbers of a numpy dtype keep their bits in; raises `TypeError` if there is none."""
+    """Returns the torch dtype that numbers of a numpy dtype keep their bits in; raises `TypeError` if there is none.
+
+    Args:
+        dtype: A dtype of numpy, or what numpy takes for one.
+
+    >>> from compressed_array.torch import numpy_dtype_to_torch
+    >>> numpy_dtype_to_torch("float32")
+    torch.float32
+    """
     wanted = np.dtype(dtype)
     found = getattr(torch, wanted.name, None)
     if not isinstance(found, torch.dtype):
@@ -22,7 +30,16 @@ def numpy_dtype_to_torch(dtype: npt.DTypeLike) -> torch.dtype:
 
 
 def torch_dtype_to_numpy(dtype: torch.dtype) -> np.dtype[Any]:
-    """Returns the numpy dtype that numbers of a torch dtype keep their bits in; raises `TypeError` if there is none."""
+    """Returns the numpy dtype that numbers of a torch dtype keep their bits in; raises `TypeError` if there is none.
+
+    Args:
+        dtype: A dtype of torch.
+
+    >>> import torch
+    >>> from compressed_array.torch import torch_dtype_to_numpy
+    >>> torch_dtype_to_numpy(torch.float32)
+    dtype('float32')
+    """
     try:
         return np.dtype(torch.empty(0, dtype=dtype).numpy().dtype)
     except TypeError as error:

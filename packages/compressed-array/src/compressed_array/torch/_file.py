@@ -67,7 +67,7 @@ class ArrayKind:
 
 
 def check_keys(state: Any) -> None:
-    """Raise `CorruptPayloadError` if something is not the state of an array, or was changed since it was taken."""
+    """Raises `CorruptPayloadError` if something is not the state of an array, or was changed since it was taken."""
     if not isinstance(state, dict) or set(state) - {"about", CHECKSUM} != KEYS:
         raise CorruptPayloadError("this is not the state of an array")
     verify_checksum(state)
@@ -85,7 +85,7 @@ def read_file(path: str | Path) -> Any:
 
 @contextmanager
 def errors_as_corrupt() -> Iterator[None]:
-    """Raise a `CorruptPayloadError` in place of any error that is raised because something is not a state."""
+    """Raises `CorruptPayloadError` instead of any error that comes of reading what is not a state."""
     try:
         yield
     except PASSED_ON:

@@ -7,17 +7,26 @@ in a while all that are needed are marked, from what arrays and lanes hold, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
-from compressed_array.torch._sync import storage_nbytes
+from compressed_array.torch._sync import Ints, on_device, storage_nbytes
 
-# What a frame is, by position: the frame before it in its lane; the frame whose row of elements it begins with; the
-# frame whose changes to that row come first; where its own changes begin and how many they are; where its own row is.
-BEFORE, ROW_OF, KEY, START, LENGTH, ROW = range(6)
-FRAME_NBYTES = 8 * (ROW + 1)
+# The columns of the table, of which a frame is a row; their order is known here alone:
+(
+    PREVIOUS,  # the frame before it in its lane
+    ROW_OF,  # the frame whose row of elements it begins with
+    KEY,  # the frame whose changes to that row come first
+    START,  # where its own changes begin in their heap
+    LENGTH,  # how many they are
+    ROW,  # where its own row is in its heap
+) = range(6)
+LINKS, BUILDS_ON = slice(PREVIOUS, START), slice(ROW_OF, START)
+COLUMNS = ROW + 1
+FRAME_NBYTES = 8 * COLUMNS
 
 
 class FrameTable:
@@ -25,7 +34,7 @@ class FrameTable:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.words = torch.zeros((1, ROW + 1), dtype=torch.int64, device=device)
+        self.words = torch.zeros((1, COLUMNS), dtype=torch.int64, device=device)
         self._free_numbers = torch.empty(0, dtype=torch.int64, device=device)
         self.free = 0
         self.taken = 0  # numbers, since the table was made
@@ -35,11 +44,6 @@ class FrameTable:
         """The memory that the table takes on the device."""
         return storage_nbytes(self.words, self._free_numbers)
 
-    @property
-    def in_use(self) -> int:
-        """How many frames there are, needed or not."""
-        return len(self.words) - 1 - self.free
-
     def allocate(self, count: int) -> torch.Tensor:
         """Returns numbers for so many new frames."""
         if count > self.free:
@@ -48,11 +52,24 @@ class FrameTable:
         self.taken += count
         return self._free_numbers[self.free : self.free + count]
 
+    def put(self, frames: torch.Tensor, links: torch.Tensor, places: Ints) -> None:
+        """Writes new frames, given by number.
+
+        Args:
+            links: Their columns `LINKS`.
+            places: Their columns from `START` on.
+        """
+        self.words.index_copy_(0, frames, torch.cat([links, on_device(places, self.device)], 1))
+
+    def put_again(self, frames: torch.Tensor, links: torch.Tensor, places: Ints) -> None:
+        """Writes frames that are stored in another way now, of which `links` are the columns `BUILDS_ON`."""
+        self.words[frames, ROW_OF:] = torch.cat([links, on_device(places, self.device)], 1)
+
     def frames_of(self, last: torch.Tensor, depth: int) -> torch.Tensor:
         """Returns the numbers of the `depth` frames of each item, oldest first, given that of its last frame."""
         frames = [last]
         for _ in range(depth - 1):
-            frames.append(self.words[:, BEFORE].index_select(0, frames[-1]))
+            frames.append(self.words[:, PREVIOUS].index_select(0, frames[-1]))
         return torch.stack(frames[::-1], 1)
 
     def mark_needed(self, items: Iterable[torch.Tensor], depth: int) -> torch.Tensor:
@@ -62,15 +79,14 @@ class FrameTable:
         for last in items:
             frame = last.reshape(-1).to(torch.int64)
             for step in range(depth):
-                frame = frame if step == 0 else self.words[frame, BEFORE]
+                frame = frame if step == 0 else self.words[frame, PREVIOUS]
                 needed[frame] = True
-        links = torch.where(needed[:, None], self.words[:, ROW_OF : KEY + 1], 0)
-        needed[links[:, 0]] = True
-        needed[links[:, 1]] = True
+        for frames in torch.where(needed[:, None], self.words[:, BUILDS_ON], 0).unbind(1):
+            needed[frames] = True
         return needed
 
     def free_all_but(self, needed: torch.Tensor, count: int) -> None:
-        """Free all frames that a mask does not mark; it marks `count`, for which the device is not asked."""
+        """Frees all frames that a mask does not mark; it marks `count`, for which the device is not asked."""
         free = len(self.words) - count
         # Needed ones last: what comes before them is the list of the others.
         others = torch.argsort(needed.to(torch.uint8), stable=True)[:free].clone()
@@ -81,14 +97,26 @@ class FrameTable:
         return {"words": self.words, "free": self._free_numbers[: self.free]}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Hold what `state` returned of another table."""
+        """Takes over what `state` returned of another table."""
         self.words, self._free_numbers = (state[name].to(self.device, copy=True) for name in ("words", "free"))
         self.free = len(self._free_numbers)
 
     def _grow(self, more: int) -> None:
         made = len(self.words)
-        words = torch.zeros((made + more, ROW + 1), dtype=torch.int64, device=self.device)
+        words = torch.zeros((made + more, COLUMNS), dtype=torch.int64, device=self.device)
         words[:made] = self.words
         fresh = torch.arange(made + more - 1, made - 1, -1, device=self.device)
         fresh = torch.cat([fresh, self._free_numbers[: self.free]])
         self.words, self._free_numbers, self.free = words, fresh, self.free + more
+
+
+def side_by_side(columns: Mapping[int, Ints], count: int) -> Ints:
+    """Returns columns of the table that lie side by side, as rows for `count` frames.
+
+    Args:
+        columns: The values of each column, by its name.
+    """
+    rows, first = np.empty((count, len(columns)), np.int64), min(columns)
+    for column, values in columns.items():
+        rows[:, column - first] = values
+    return rows

@@ -10,18 +10,23 @@ import torch
 
 from compressed_array._stores.protocol import MOST_LANES
 from compressed_array.errors import UnsupportedOperationError
-from compressed_array.torch._sync import Ints, on_device
+from compressed_array.torch._sync import Array, Ints, on_device
 
 Key = tuple[Any, ...]
 
 
 class Grid:
-    """The axes of an array along which items lie."""
+    """The axes of an array along which items lie, which are of `item_shape`."""
 
-    def __init__(self, shape: tuple[int, ...], ndim: int, device: torch.device) -> None:
-        self.shape, self._ndim, self._device = shape, ndim, device
-        # The lanes of a row, where there are rows that are written one by one.
-        self.row_lanes = row_lanes(shape[1]) if len(shape) == 2 else None
+    def __init__(self, shape: tuple[int, ...], item_shape: tuple[int, ...], device: torch.device) -> None:
+        self.shape, self._ndim, self._device = shape, len(shape) + len(item_shape), device
+        # The last axis is that of streams that are written side by side; where there is but one axis, it is one stream.
+        self.row_lanes = row_lanes(shape[-1] if len(shape) > 1 else 1)
+        self._step_shape = (shape[1], *item_shape) if len(shape) == 2 and 0 not in (shape[1], *item_shape) else None
+
+    def is_step(self, row: Any, items: torch.Tensor | Array) -> bool:
+        """Whether this is a step of a buffer: a row that is there, and items of just its shape."""
+        return type(row) is int and items.shape == self._step_shape and -self.shape[0] <= row < self.shape[0]
 
     def split(self, key: Any) -> tuple[Key, Key]:
         """Returns the part of a key that picks items, and the part that reaches into them: () for whole items."""
@@ -69,14 +74,10 @@ class Grid:
 
         Where only the device knows the cells, it is as if they were in turn of all lanes.
         """
-        axes = len(self.shape)
-        if axes < 2:
-            return np.zeros(count, np.int64)
-        last = self.shape[-1]
-        if any(isinstance(part, torch.Tensor) for part in grid):
+        if len(self.shape) < 2 or any(isinstance(part, torch.Tensor) for part in grid):
             # To ask the device would take longer than a batch that mixes its lanes up costs in space.
-            return np.arange(count) % min(last, MOST_LANES)
-        return self._along(len(self.shape) - 1, grid) % MOST_LANES
+            return np.resize(self.row_lanes, count)
+        return self.row_lanes[self._along(len(self.shape) - 1, grid)]
 
     def last_of_each(self, grid: Key) -> tuple[Ints, Ints] | None:
         """Returns each cell of a key once, and which of the items for it stays there, which in numpy is the last.

@@ -3,8 +3,8 @@
 A record is some rows of one or more columns, each a tensor of its own: a heap of bytes has one column, one of positions
 and values has two, whose rows belong together. So what is stored is gathered as numbers, not put together from bytes.
 
-Records are appended to a segment until that is full. The heap knows how many rows of a segment live from whoever
-counts them (`live_rows`); a segment without any is dropped, one with few is emptied by moving the rest. Addresses are
+Records are appended to a segment until that is full. A sweep tells the heap how many rows of each segment live
+(`reclaim`); a segment without any is dropped, one with few is emptied by moving the rest. Addresses are
 `segment << 40 | row`. All of it is done for whole batches, and nothing here waits for the device: sizes come from the
 caller, who fetches them for several heaps at once.
 """
@@ -19,20 +19,28 @@ import torch
 
 from compressed_array.errors import HeapFullError
 
-Column = tuple[torch.dtype, tuple[int, ...]]
+ColumnSpec = tuple[torch.dtype, tuple[int, ...]]
 ROW_BITS = 40
 ROW_MASK = (1 << ROW_BITS) - 1
 SMALLEST_SEGMENT, LARGEST_SEGMENT = 64 * 1024, 64 * 1024 * 1024
 ONE_SEGMENT = 4 * 1024 * 1024
-SEGMENTS = 8  # about as many of them; a batch that is read takes a few kernels for each
+SEGMENTS = 8  # target number of segments; each costs a few kernels per read
 
 
 class Segment:
     """Memory for some rows, of which the first `used` are written and `live` are somebody's, as last counted."""
 
-    def __init__(self, columns: Sequence[Column], rows: int, device: torch.device) -> None:
+    def __init__(self, columns: Sequence[ColumnSpec], rows: int, device: torch.device) -> None:
         self.columns = [torch.empty((rows, *shape), dtype=dtype, device=device) for dtype, shape in columns]
         self.rows, self.used, self.live = rows, 0, 0
+
+
+class Stage(NamedTuple):
+    """A part of a segment where rows wait to be encoded."""
+
+    segment: int
+    first: int  # its first row there
+    room: int  # in rows
 
 
 class Gathering(NamedTuple):
@@ -49,13 +57,14 @@ class TorchHeap:
 
     Args:
         columns: Dtype and shape of a row, for each column.
+        device: Where the rows are kept.
         heap_bytes: What the heap may take at the most; without it, what there is.
         beside: Another heap, with which it shares this limit.
     """
 
     def __init__(
         self,
-        columns: Sequence[Column],
+        columns: Sequence[ColumnSpec],
         device: torch.device,
         heap_bytes: int | None = None,
         beside: TorchHeap | None = None,
@@ -67,9 +76,8 @@ class TorchHeap:
         self.row_nbytes = sum(dtype.itemsize * prod(shape) for dtype, shape in self.columns)
         self._segments: list[Segment | None] = []
         self._open = -1
-        # Where rows are staged: a segment, the first row there, for how many there is room; and how many there are.
-        self._stage: tuple[int, int, int] | None = None
-        self._staged = 0
+        self._stage: Stage | None = None
+        self._staged = 0  # rows on the stage
         self.appended = 0  # rows, since the heap was made
 
     @property
@@ -88,7 +96,7 @@ class TorchHeap:
         return sum(segment.live for segment in self._segments if segment is not None)
 
     def append(self, columns: Sequence[torch.Tensor]) -> int:
-        """Copy rows in, all of them to one segment. Returns the address of the first.
+        """Copies rows to the heap, all of them to one segment, and returns the address of the first.
 
         Args:
             columns: A tensor for each column, all of as many rows.
@@ -104,15 +112,19 @@ class TorchHeap:
         return self._open << ROW_BITS | first
 
     def stage(self, columns: Sequence[torch.Tensor], most: int) -> int | None:
-        """Put rows on the stage, which has room for `most`, where they stay until `clear_stage`.
+        """Puts rows on the stage, where they stay until `clear_stage`, and returns the address of the first.
 
-        Returns the address of the first, or None if there is no room for all.
+        Where there is no room for all of them, it returns None and puts none there.
+
+        Args:
+            columns: A tensor for each column, all of as many rows.
+            most: How many rows the stage is to have room for.
         """
         if self._is_outgrown(most):
             self.drop_stage()
         if self._stage is None:
             segment = self._with_room(most)
-            self._stage, self._staged = (self._open, segment.used, most), 0
+            self._stage, self._staged = Stage(self._open, segment.used, most), 0
             segment.used += most
         number, first, room = self._stage
         count = len(columns[0])
@@ -127,8 +139,12 @@ class TorchHeap:
         return number << ROW_BITS | at
 
     def room_to_stage(self, most: int) -> int:
-        """Returns how many more rows can be staged, if the stage is to have room for `most`."""
-        return most if self._stage is None or self._is_outgrown(most) else self._stage[2] - self._staged
+        """Returns how many more rows can be staged.
+
+        Args:
+            most: How many rows the stage is to have room for.
+        """
+        return most if self._stage is None or self._is_outgrown(most) else self._stage.room - self._staged
 
     def staged(self) -> list[torch.Tensor]:
         """Returns the columns of the rows that are on the stage, in order."""
@@ -140,15 +156,24 @@ class TorchHeap:
         return [column[first : first + self._staged] for column in held.columns]
 
     def clear_stage(self, keep: int = 0) -> None:
-        """Forget what is on the stage, but for the first `keep` rows."""
+        """Drops the rows that are on the stage.
+
+        Args:
+            keep: How many of the first rows stay.
+        """
         self._staged = keep
 
     def drop_stage(self) -> None:
-        """Let the memory of the stage be that of any other rows."""
+        """Ends the stage, whose memory is that of any other rows from then on."""
         self._stage, self._staged = None, 0
 
     def gathering(self, start: torch.Tensor, length: torch.Tensor) -> Gathering:
-        """Returns what `gather` needs to read records, given their addresses and lengths."""
+        """Returns what `gather` needs to read records.
+
+        Args:
+            start: The addresses of their first rows.
+            length: How many rows each has.
+        """
         if len(self._present()) <= 1:
             return Gathering(None, start, length, length.sum().reshape(1))
         order = torch.argsort(start >> ROW_BITS, stable=True)
@@ -158,6 +183,7 @@ class TorchHeap:
         """Returns the rows of records: which record each is of, and the columns.
 
         Args:
+            records: What `gathering` returned for them.
             rows: What `records.rows` holds, fetched from the device.
         """
         total = sum(rows)
@@ -174,6 +200,7 @@ class TorchHeap:
         """Returns the first column of records of one row each.
 
         Args:
+            start: The addresses of the records.
             counts: How many of them each segment has, as `count_by_segment` counts them.
         """
         present = self._present()
@@ -184,12 +211,17 @@ class TorchHeap:
         return torch.empty_like(taken).index_copy_(0, order, taken)
 
     def count_by_segment(self, start: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """Returns the sum of `weight` over the records of each segment, on the device."""
+        """Returns sums over the records of each segment, on the device.
+
+        Args:
+            start: The addresses of the records.
+            weight: What is added up, a number for each record.
+        """
         sums = torch.zeros(max(len(self._segments), 1), dtype=torch.int64, device=self.device)
         return sums.index_add_(0, start >> ROW_BITS, weight.to(torch.int64))
 
     def reclaim(self, live: Sequence[int], *, thoroughly: bool) -> list[int]:
-        """Drop the segments without live rows. Returns the numbers of those that are worth emptying.
+        """Drops the segments without live rows, and returns the numbers of those that are worth emptying.
 
         Args:
             live: How many rows of each segment live.
@@ -203,9 +235,14 @@ class TorchHeap:
         return self._worth_emptying(thoroughly)
 
     def moved(self, start: torch.Tensor, length: torch.Tensor, sparse: Sequence[int]) -> torch.Tensor:
-        """Copy records, all that live in the segments `sparse`, to another segment. Returns their addresses there.
+        """Copies all live records of some segments to another one, and returns their addresses there.
 
-        Until `drop` they are in both places, whatever the limit: whoever knows the old one is told the new one first.
+        Until `drop` they are in both places, whatever the limit, so that the frame table can be told the new one first.
+
+        Args:
+            start: The addresses of the records.
+            length: How many rows each has.
+            sparse: The numbers of the segments.
         """
         rows = [segment.live if segment and n in sparse else 0 for n, segment in enumerate(self._segments)]
         records = self.gathering(start, length)
@@ -220,7 +257,11 @@ class TorchHeap:
         return moved if records.order is None else torch.empty_like(moved).index_copy_(0, records.order, moved)
 
     def drop(self, segments: Sequence[int]) -> None:
-        """Free the memory of segments."""
+        """Frees the memory of segments.
+
+        Args:
+            segments: Their numbers.
+        """
         for number in segments:
             self._drop(number)
 
@@ -232,7 +273,11 @@ class TorchHeap:
         ]
 
     def restore(self, state: list[list[torch.Tensor] | None]) -> None:
-        """Hold what `state` returned of another heap."""
+        """Replaces all rows by those of another heap.
+
+        Args:
+            state: What `state` of that heap returned.
+        """
         self._segments, self._open, self._stage = [], -1, None
         for columns in state:
             segment = None
@@ -278,10 +323,10 @@ class TorchHeap:
 
     def _is_outgrown(self, most: int) -> bool:
         """Whether there is a stage that is too small, and nothing on it."""
-        return self._stage is not None and not self._staged and self._stage[2] < most
+        return self._stage is not None and not self._staged and self._stage.room < most
 
     def _is_stage(self, number: int) -> bool:
-        return self._stage is not None and self._stage[0] == number
+        return self._stage is not None and self._stage.segment == number
 
     def _with_room(self, count: int) -> Segment:
         """Returns the segment that is appended to, in which there is room for `count` more rows."""

@@ -26,7 +26,7 @@ class HostLanes:
         self._geometries: dict[tuple[int, ...], Geometry | None] = {}
 
     def compare(self, items: torch.Tensor | Array, lanes: Ints) -> HostComparison:
-        """Returns items beside the last ones of their lanes. They are looked at when it is asked what is new."""
+        """Returns items beside the last ones of their lanes. They are compared when it is asked what is new."""
         if lanes is not self._known:
             self._lanes.grow(int(lanes.max()) + 1)
             self._known = lanes
@@ -40,8 +40,8 @@ class HostLanes:
         return HostComparison(array, lanes, found, self._layout, self._lanes)
 
     def forget_items(self) -> None:
-        """Take the next items for the first of their lanes."""
-        self._lanes.table["last"] = 0
+        """Forgets the last item of each lane, so that the next one is stored whole."""
+        self._lanes.forget_items()
 
     def are_begun(self, count: int) -> npt.NDArray[np.bool_]:
         """Returns which of the first `count` lanes have a last item."""
@@ -68,7 +68,7 @@ class HostComparison:
 
     def __init__(self, items: Any, lanes: Ints, found: Geometry, layout: Layout, known: Lanes) -> None:
         self._items, self._lanes, self._geometry, self._layout, self._known = items, lanes, found, layout, known
-        self._kernels = native("_stores.frames.kernels.new_frames")
+        self._kernels = native("_stores.frames.kernels.new_frames_for_device")
         if self._kernels is not None:
             self._at = (
                 native("_runtime.numba_tools").address_of(items),
@@ -76,11 +76,11 @@ class HostComparison:
                 found.address,
             )
 
-    def count_new(self, _: object = None) -> Ints | None:
+    def count_new(self, _: list[int] | None) -> Ints | None:
         """Returns how many frames of each item are new, or None if none of any is."""
         new = np.empty(len(self._lanes), np.int64)
         if self._kernels is not None:
-            return new if self._kernels.count_new_frames(*self._at, self._lanes, self._lanes_address(), new) else None
+            return new if self._kernels.count_new_frames(*self._at, self._lanes, self._known.address, new) else None
         before = {lane: self._known.item(lane) for lane in np.flatnonzero(self._known.table["last"]).tolist()}
         for i, lane in enumerate(self._lanes.tolist()):
             item = self._items[i : i + 1]
@@ -100,16 +100,16 @@ class HostComparison:
         return torch.from_numpy(taken).to(device, non_blocking=True)
 
     def take_new_frames(self, new: Ints, taken: npt.NDArray[np.uint8], room: int) -> int:
-        """Do all at once: count new frames into `new`, copy them to `taken`, item by item, and remember the items.
+        """Counts new frames into `new`, copies them to `taken`, item by item, and records the items, all in one call.
 
         Returns how many new frames there are. If there is no room for so many, it does nothing and returns their
         number as a negative one.
         """
         if self._kernels is not None:
             target = native("_runtime.numba_tools").address_of(taken)
-            return int(self._kernels.take_new_frames(*self._at, self._lanes, self._lanes_address(), new, target, room))
+            return int(self._kernels.take_new_frames(*self._at, self._lanes, self._known.address, new, target, room))
         self._items = self._items.copy("K")  # another thread may change them before they are looked at again
-        found = self.count_new()
+        found = self.count_new(None)
         new[:] = 0 if found is None else found
         total, depth = int(new.sum()), self._layout.depth
         if total > room:
@@ -120,17 +120,14 @@ class HostComparison:
         return total
 
     def remember(self) -> None:
-        """Take these items for the last of their lanes."""
+        """Records these items as the last ones of their lanes."""
         if self._kernels is not None:
-            self._kernels.remember(*self._at, self._lanes, self._lanes_address())
+            self._kernels.remember(*self._at, self._lanes, self._known.address)
             return
         for i, lane in enumerate(self._lanes.tolist()):
             kept = self._known.item(lane)
             kept[...] = np.ascontiguousarray(self._items[i : i + 1]).view(kept.dtype).reshape(kept.shape)
             self._known.table["last"][lane] = 1
-
-    def _lanes_address(self) -> int:
-        return int(native("_runtime.numba_tools").address_of(self._known.table))
 
     def _divided(self, item: Any) -> npt.NDArray[np.uint8]:
         return divided(byte_rows(item, 1), self._layout)

@@ -14,6 +14,7 @@ import torch
 from compressed_array._stores.frames.layouts import Layout
 from compressed_array.torch._coders.base import LANE_KEY, LANE_ROW, LAST, PER_LANE, Batch, Coded
 from compressed_array.torch._comparison import ComparedItems, DeviceComparison
+from compressed_array.torch._frame_table import KEY, PREVIOUS, ROW_OF, side_by_side
 from compressed_array.torch._host_lanes import HostLanes
 from compressed_array.torch._pending import PendingSteps
 from compressed_array.torch._sync import Array, Ints, on_device, storage_nbytes
@@ -28,14 +29,14 @@ FEW_NEW_FRAMES, MOST_KNOWN_BATCHES = 256, 32
 class NewFrames:
     """Frames of a batch of items that their lanes did not show before.
 
-    `frames` are their places, lane by lane, in a list of the frames of all items. `lane` is that of each, and `turn`
+    `frames` are their places, lane by lane, in a list of the frames of all items. `lane` is that of each, and `nth`
     how many new frames that lane got before it. Item i ends with the new frame `last[i]`; -1 stands for the last frame
     that its lane has already.
     """
 
     frames: Ints
     lane: Ints
-    turn: Ints
+    nth: Ints
     last: Ints
     links: torch.Tensor | None = None  # what `link_frames` looks up for staged frames
 
@@ -66,7 +67,7 @@ class DeviceLanes:
         return len(self.is_begun)
 
     def forget(self) -> None:
-        """Forget all lanes. This takes nothing from the device, which may have nothing left when it is called for."""
+        """Forgets all lanes. This takes nothing from the device, which may have nothing left when it is called for."""
         host, is_begun = HostLanes(*self._kind), np.zeros(0, bool)
         self._host_lanes, self.numbers, self.is_begun, self.items, self._known_batches = (
             host,
@@ -143,13 +144,13 @@ class DeviceLanes:
         of_lane = np.maximum.accumulate(np.where(is_first, begins, 0))  # new frames before this lane's first
         last = np.empty(n, np.int64)
         last[order] = np.where(ends > of_lane, ends - 1, -1)
-        turn = np.arange(len(item)) - np.repeat(of_lane, count)
-        return NewFrames(item * depth + (depth - new[item]) + within, lanes[item], turn, last)
+        nth = np.arange(len(item)) - np.repeat(of_lane, count)
+        return NewFrames(item * depth + (depth - new[item]) + within, lanes[item], nth, last)
 
     def link_frames(
         self, batch: Batch, coded: Coded | None, new_frames: NewFrames, lanes: Ints, numbers: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Let lanes know their last frames. Returns the links of new frames to others, and the items, all as numbers.
+        """Lets lanes know their last frames. Returns the columns `LINKS` of new frames, and the numbers of the items.
 
         Args:
             coded: What the coder made of the frames; None if they are staged, so that lanes keep their rows and keys.
@@ -161,36 +162,41 @@ class DeviceLanes:
         if coded is None:
             new_frames.links = links
         known = torch.cat([self._blank, self.numbers.view(-1), numbers])
-        found = known.index_select(0, links)
-        first = PER_LANE * len(batch.lane)
-        second = first + len(lanes)
-        self.numbers = found[second:].view(-1, PER_LANE)
+        found, items, kept = known.index_select(0, links), len(lanes), self.numbers.numel()
+        of_frames, of_items, of_lanes = torch.split(found, [len(found) - items - kept, items, kept])
+        self.numbers = of_lanes.view(-1, PER_LANE)
         self.is_begun[lanes] = True
-        return found[:first].view(-1, PER_LANE), found[first:second]
+        return of_frames.view(len(batch.lane), -1), of_items
 
     def relink_staged(self, batch: Batch, coded: Coded, numbers: torch.Tensor) -> torch.Tensor:
-        """Let lanes know the rows and keys of frames that were staged. Returns the links to both, as numbers."""
-        links = np.column_stack([coded.row_of, coded.key])
-        of_lanes = np.column_stack([coded.lane_row, coded.lane_key])
+        """Lets lanes know the rows and keys of frames that were staged. Returns the columns `BUILDS_ON` of these."""
+        links = side_by_side({ROW_OF: coded.row_of, KEY: coded.key}, len(coded.key))
+        of_lanes = self._lane_links(batch, coded)
         known = torch.cat([self._blank, self.numbers.view(-1), numbers])
         found = known.index_select(0, on_device(np.concatenate([links.reshape(-1), of_lanes.reshape(-1)]), self.device))
-        self.numbers = torch.cat([self.numbers[:, :1], found[links.size :].view(-1, 2)], 1)
-        return found[: links.size].view(-1, 2)
+        self.numbers = found[links.size :].view(-1, PER_LANE)
+        return found[: links.size].view(links.shape)
 
     def _links(self, batch: Batch, coded: Coded | None, new_frames: NewFrames, lanes: Ints) -> Ints:
         """Returns the links of new frames, of items, and of lanes, one after the other."""
-        each, every = np.arange(len(batch.lane)), np.arange(self.count)
-        before = np.where(batch.turn == 0, batch.lane_link(batch.lane, LAST), batch.own_link(each - 1))
+        each = np.arange(len(batch.lane))
+        previous = np.where(batch.nth == 0, batch.lane_link(batch.lane, LAST), batch.own_link(each - 1))
         row_of, key = (batch.own_link(each), 0 * each) if coded is None else (coded.row_of, coded.key)
         of_items = np.where(new_frames.last < 0, batch.lane_link(lanes, LAST), batch.own_link(new_frames.last))
-        of_lanes = batch.lane_link(every[:, None], np.arange(PER_LANE))
+        of_frames = side_by_side({PREVIOUS: previous, ROW_OF: row_of, KEY: key}, len(each))
+        of_lanes = self._lane_links(batch, coded)
         of_lanes[lanes, LAST] = of_items  # of several items of a lane the last
+        return np.concatenate([of_frames.reshape(-1), of_items, of_lanes.reshape(-1)])
+
+    def _lane_links(self, batch: Batch, coded: Coded | None) -> Ints:
+        """Returns the links of each lane: those that it has, but for the rows and keys that a coder gives it."""
+        links = batch.lane_link(np.arange(self.count)[:, None], np.arange(PER_LANE))
         if coded is not None:
-            of_lanes[:, LANE_ROW], of_lanes[:, LANE_KEY] = coded.lane_row, coded.lane_key
-        return np.concatenate([np.column_stack([before, row_of, key]).reshape(-1), of_items, of_lanes.reshape(-1)])
+            links[:, LANE_ROW], links[:, LANE_KEY] = coded.lane_row, coded.lane_key
+        return links
 
     def ensure(self, count: int) -> None:
-        """See to it that there are so many lanes at least."""
+        """Adds lanes until there are `count`."""
         more = count - self.count
         if more > 0:
             numbers = torch.cat([self.numbers, self.numbers.new_zeros((more, PER_LANE))])
@@ -203,5 +209,5 @@ class DeviceLanes:
 
 
 def is_on_host(items: torch.Tensor | Array) -> bool:
-    """Whether the host can look at items without waiting for a device."""
+    """Whether the host can read items without waiting for a device."""
     return isinstance(items, np.ndarray) or items.device.type == "cpu"

@@ -1,7 +1,7 @@
 """`PendingSteps`: steps from the host that are held back there, to be stored on the device with others.
 
-Most of what a step takes is calls, on a GPU launches, and it takes as many for sixteen steps. Only what is new in them
-is held back: what is not has been there before.
+Most of what a step takes is calls, on a GPU launches, and sixteen steps at once take as many calls as one. Only new
+frames are held back: the other frames are stored already.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from compressed_array.torch._host_lanes import HostLanes
-from compressed_array.torch._sync import Array, Ints, on_device
+from compressed_array.torch._sync import Array, Ints
 
 MOST_STEPS = 64
 
@@ -23,28 +23,6 @@ class NotHeld(Enum):
 
     NO_ROOM_NOW = "there is room for it once the others are stored"
     TOO_LARGE = "it has more new frames than there ever is room for"
-
-
-class DeviceGrid:
-    """The numbers by which a store knows the items of an array, and the rows of which the steps are pending."""
-
-    def __init__(self, numbers: torch.Tensor) -> None:
-        self.numbers = numbers
-        self.pending: dict[int, int] = {}  # rows of the grid, each with the pending step that it holds
-
-    def __getstate__(self) -> None:
-        """Returns nothing: the store has the numbers in its own state, with the frames that they stand for."""
-
-    def replace(self, numbers: torch.Tensor) -> None:
-        """Hold other items, by their numbers."""
-        self.numbers, self.pending = numbers, {}
-
-    def fill(self, steps: torch.Tensor) -> None:
-        """Take the numbers of all pending steps, which are stored now, for the rows that hold them."""
-        if self.pending:
-            at = on_device(np.array([[*self.pending], [*self.pending.values()]]), steps.device)
-            self.numbers.index_copy_(0, at[0], steps.index_select(0, at[1]).to(self.numbers.dtype))
-            self.pending = {}
 
 
 class PendingSteps:
@@ -67,7 +45,7 @@ class PendingSteps:
         self._begins = [0] * (MOST_STEPS + 1)  # how many frames came before each step
 
     def add(self, items: torch.Tensor | Array, room: int) -> int | NotHeld:
-        """Hold a step back. Returns its number among the pending ones, or why it is not held.
+        """Holds a step back. Returns its number among the pending ones, or why it is not held.
 
         Args:
             room: How many frames may be pending in all, if that is less than there is room for here.
@@ -94,7 +72,7 @@ class PendingSteps:
         """The lanes of the items of all steps."""
         return self._lane_of_each_item[: self.steps * len(self.lanes)]
 
-    def count_new(self, _: object = None) -> Ints | None:
+    def count_new(self, _: list[int] | None) -> Ints | None:
         """Returns how many frames of each item are new, or None if none of any is."""
         new = self._new[: self.steps].reshape(-1)
         return new.copy() if new.any() else None

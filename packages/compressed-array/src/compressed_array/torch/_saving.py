@@ -36,18 +36,18 @@ def about(array: DeviceArray) -> dict[str, Any]:
 
 def state_of(array: DeviceArray) -> dict[str, Any]:
     """Returns all that an array holds, in tensors of its own, with a checksum."""
-    said = about(array)
+    kind = about(array)
     if array.store is None:
-        state = copy_tensors({"about": said, "cells": array._cells.numbers, "dense": array._dense, "store": None})
+        state = copy_tensors({"about": kind, "cells": array._cells.numbers, "dense": array._dense, "store": None})
     else:
         with array.store.lock, array.store.guard:
             store = array.store.state()  # first: it gives pending steps their numbers
-            state = copy_tensors({"about": said, "cells": array._cells.numbers, "dense": None, "store": store})
+            state = copy_tensors({"about": kind, "cells": array._cells.numbers, "dense": None, "store": store})
     return with_checksum(state)
 
 
 def load_state(array: DeviceArray, state: Any) -> None:
-    """Let an array hold a state, which is checked before anything changes."""
+    """Puts a state into an array, after checking it."""
     with errors_as_corrupt():
         check_keys(state)
         mine = about(array)

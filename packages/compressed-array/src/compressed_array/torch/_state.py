@@ -1,7 +1,7 @@
-"""A store on a device outside of its process: checksums, and how not to be fooled by what comes back.
+"""A store on a device outside of its process: checksums, and checks of what comes back.
 
-What lanes remember is left behind: the first items written after a journey are stored as if a stream had just begun.
-Everything is looked at on the host, before any of it is used: a device does not survive an index that is out of range.
+What lanes remember is left out: the first items written after loading are stored as if a stream had just begun.
+Everything is checked on the host, before any of it is used: a device does not survive an index that is out of range.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
-from compressed_array._stores.frames.export import is_layout
-from compressed_array._stores.frames.layouts import Layout
+from compressed_array._stores.frames.layouts import Layout, is_layout
 from compressed_array._stores.protocol import MOST_LANES
 from compressed_array.errors import CorruptPayloadError
 from compressed_array.torch._coders.base import Coder
 from compressed_array.torch._coders.runs import RowCoder
-from compressed_array.torch._frame_table import BEFORE, KEY, LENGTH, ROW, ROW_OF, FrameTable
+from compressed_array.torch._frame_table import COLUMNS, LINKS, ROW, ROW_OF, FrameTable
 from compressed_array.torch._heap import ROW_BITS, ROW_MASK, TorchHeap
+from compressed_array.torch._sync import on_host
 
 HOST = torch.device("cpu")
 CHECKSUM = "crc32"
@@ -31,7 +31,7 @@ def with_checksum(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def verify_checksum(state: dict[str, Any]) -> None:
-    """Raise if a state was changed since it got its checksum. States of earlier versions have none."""
+    """Raises if a state was changed since it got its checksum. States of earlier versions have none."""
     if CHECKSUM in state and state[CHECKSUM] != checksum({k: v for k, v in state.items() if k != CHECKSUM}):
         raise CorruptPayloadError("the state was changed since it was taken: its checksum is another")
 
@@ -39,7 +39,7 @@ def verify_checksum(state: dict[str, Any]) -> None:
 def checksum(state: Any, crc: int = 0) -> int:
     """Returns the CRC-32 of all that is in a state, which is tensors, numbers and names, in dicts and lists."""
     if isinstance(state, torch.Tensor):
-        data = _solid(state).detach().to(HOST).reshape(-1).view(torch.uint8).numpy()
+        data = on_host(_solid(state).detach()).reshape(-1).view(torch.uint8).numpy()
         return zlib.crc32(data.data, zlib.crc32(f"{state.dtype} {tuple(state.shape)}".encode(), crc))
     if isinstance(state, dict):
         crc = zlib.crc32(b"{", crc)
@@ -66,7 +66,7 @@ def checked_tensor(part: Any, dtype: torch.dtype, shape: Sequence[int | None]) -
         raise CorruptPayloadError(f"there is no tensor of {dtype} with {len(shape)} axes where one belongs")
     if any(want is not None and have != want for have, want in zip(part.shape, shape, strict=True)):
         raise CorruptPayloadError(f"a tensor has the shape {tuple(part.shape)} where {tuple(shape)} belongs")
-    return _solid(part).to(HOST)
+    return on_host(_solid(part))
 
 
 def _solid(part: torch.Tensor) -> torch.Tensor:
@@ -80,7 +80,7 @@ def check_items(state: Any, item_nbytes: int, numbers: Sequence[torch.Tensor]) -
     """Returns the items and lanes of a state in which it is not known yet how items are stacked; raises if it is none.
 
     Args:
-        numbers: The numbers of all grids, which have to be of items that there are.
+        numbers: The numbers of all cells, which have to be of items that there are.
     """
     items = checked_tensor(state["items"], torch.uint8, (None, item_nbytes))
     lanes = checked_tensor(state["lanes"], torch.int64, (len(items),))
@@ -102,12 +102,12 @@ def layout_of(state: dict[str, Any], item_shape: tuple[int, ...], itemsize: int)
 
 
 def check_frames(state: dict[str, Any], depth: int, coder: Coder, numbers: Sequence[torch.Tensor]) -> None:
-    """Raise for frames that could make a reader, or a later write, look or write where it must not."""
-    words = checked_tensor(state["table"]["words"], torch.int64, (None, ROW + 1))
+    """Raises for frames that could make a reader, or a later write, look or write where it must not."""
+    words = checked_tensor(state["table"]["words"], torch.int64, (None, COLUMNS))
     free = checked_tensor(state["table"]["free"], torch.int64, (None,))
     count = len(words)
-    _check(count > 0 and not words[0, :LENGTH].any() and not words[0, LENGTH], "the blank frame is not blank")
-    _check(_within(words[:, BEFORE : KEY + 1], count), "a frame builds on one that there is not")
+    _check(count > 0 and not words[0, :ROW].any(), "the blank frame is not blank")
+    _check(_within(words[:, LINKS], count), "a frame builds on one that there is not")
     for part in numbers:
         _check(_within(part, count), "a cell has a frame that there is not")
     table = FrameTable(HOST)
@@ -130,14 +130,14 @@ def check_frames(state: dict[str, Any], depth: int, coder: Coder, numbers: Seque
         _check_sparse(coder, held[0], held[1], int(words[0, ROW]))
 
 
-def _check_sparse(coder: RowCoder, rows: list[Any], puts: list[Any], blank: int) -> None:
+def _check_sparse(coder: RowCoder, rows: list[Any], patches: list[Any], blank: int) -> None:
     _check(not rows[blank >> ROW_BITS][0][blank & ROW_MASK].any(), "the blank row is not blank")
-    for segment in puts:
-        _check(segment is None or _within(segment[0], coder.width), "an element is put beside its row")
+    for segment in patches:
+        _check(segment is None or _within(segment[0], coder.width), "a patch lies beside its row")
 
 
 def _most_rows(coder: Coder) -> int:
-    """Returns how many rows of a heap a frame may have: elements that are put in, or bytes."""
+    """Returns how many rows of a heap a frame may have: patches, or bytes."""
     return coder.width if isinstance(coder, RowCoder) else coder.frame_nbytes
 
 

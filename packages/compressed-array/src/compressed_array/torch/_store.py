@@ -1,7 +1,7 @@
-"""`DeviceStore`: what arrays on a torch device stand on: items by number, for several arrays and several threads.
+"""`DeviceStore`: the items of arrays on a torch device, by number, for several arrays and threads.
 
-What `FrameStore` is on the host. Items are kept as they are (`UndecidedItems`) until it is seen how they are stacked,
-and as frames (`StoredFrames`) from then on.
+It is what `FrameStore` is on the host. Items are kept as they are (`UndecidedItems`) until it is seen how they are
+stacked, and as frames (`StoredFrames`) from then on.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from compressed_array._runtime.epochs import Exclusive
 from compressed_array._stores.frames.layouts import Layout
 from compressed_array.errors import CorruptPayloadError
 from compressed_array.torch import _state
+from compressed_array.torch._cells import DeviceCells
 from compressed_array.torch._coders import DeviceCodec
 from compressed_array.torch._frames import Holders, StoredFrames
-from compressed_array.torch._pending import DeviceGrid
 from compressed_array.torch._sync import Array, Ints, available_device, copy_to_host, outside_inference_mode
 from compressed_array.torch._undecided import UndecidedItems
 from compressed_array.torch._values import as_tensor
 
-Numbers = Sequence[tuple[DeviceGrid, torch.Tensor]]
+CellNumbers = Sequence[tuple[DeviceCells, torch.Tensor]]
 
 
 class DeviceStore(Exclusive):
-    """Items of one shape and dtype, by number, for all arrays that stand on it.
+    """Items of one shape and dtype, by number, for all arrays that share the store.
 
-    Whoever reads or writes takes `lock` and `guard` first, before the numbers of a grid are looked at.
+    A caller that reads or writes takes `lock` and `guard` first, before it looks at the numbers of cells.
 
     Args:
         heap_bytes: What the heaps may take together; None for no limit.
@@ -49,7 +49,7 @@ class DeviceStore(Exclusive):
         self.device, self.heap_bytes = device, heap_bytes
         self.item_nbytes = prod(item_shape) * dtype.itemsize
         super().__init__()
-        self.holders: Holders = weakref.WeakSet()  # grids of arrays, which have numbers of ours
+        self.holders: Holders = weakref.WeakSet()  # cells of arrays, which have numbers of ours
         layout = codec.layout(item_shape, dtype.itemsize)
         self._items: StoredFrames | UndecidedItems
         self._items = UndecidedItems(item_shape, dtype.itemsize, device) if layout is None else self._new_frames(layout)
@@ -70,18 +70,13 @@ class DeviceStore(Exclusive):
         with self.lock:
             return self._items.nbytes
 
-    @property
-    def live_nbytes(self) -> int:
-        """The memory of items that were needed at the last sweep, or came since."""
-        return self.nbytes if self.frames is None else self.frames.live_nbytes
-
     def read(self, numbers: torch.Tensor) -> torch.Tensor:
         """Returns items, of their dtype, given by a flat tensor of numbers."""
         data = self._items.read(numbers)
         return data.contiguous().view(self.dtype).reshape(len(numbers), *self.item_shape)
 
     def write(self, items: torch.Tensor | Array, lanes: Ints) -> torch.Tensor:
-        """Store items, those of a lane in their order. Returns their numbers."""
+        """Stores items, those of a lane in their order. Returns their numbers."""
         held = self._items
         if isinstance(held, StoredFrames):
             return held.write(items, lanes)
@@ -95,8 +90,8 @@ class DeviceStore(Exclusive):
         self._items = held
         return numbers
 
-    def write_row(self, cells: DeviceGrid, row: int, items: torch.Tensor | Array, lanes: Ints) -> None:
-        """Store a step, an item of each lane, as a row of a grid; later and with others, if it can be held back."""
+    def write_row(self, cells: DeviceCells, row: int, items: torch.Tensor | Array, lanes: Ints) -> None:
+        """Stores a step, an item of each lane, as a row of cells; later and with others, if it can be held back."""
         frames = self.frames
         step = None if frames is None else frames.hold_back(items, lanes)
         if step is not None:
@@ -105,37 +100,29 @@ class DeviceStore(Exclusive):
             numbers = self.write(items, lanes)  # which may replace the numbers of the cells
             cells.numbers[row].copy_(numbers)
 
-    def flushed_numbers(self, cells: DeviceGrid) -> torch.Tensor:
-        """Store the pending steps. Returns the numbers of a grid, in which those of its steps are now."""
+    def flushed_numbers(self, cells: DeviceCells) -> torch.Tensor:
+        """Stores the pending steps. Returns the numbers of cells, among which are those of its steps now."""
         if self.frames is not None:
             self.frames.flush()
         return cells.numbers
 
     @outside_inference_mode
     def compact(self) -> None:
-        """Free all memory but that of items. The next write may have to store more than it otherwise would."""
+        """Frees all memory but that of items. The next write may have to store more than it otherwise would."""
         with self.lock, self.guard:
             if self.frames is not None:
                 self.frames.compact()
 
-    @outside_inference_mode
-    def sweep(self) -> None:
-        """Find out which frames are needed, and free what the others take, as far as that is possible."""
-        with self.lock, self.guard:
-            if self.frames is not None:
-                self.frames.sweep()
-
     def state(self) -> dict[str, Any]:
         """Returns all that there is, in tensors and numbers."""
-        state = self._items.state()
-        return {"undecided": state} if self.frames is None else state
+        return self._items.state()
 
     @outside_inference_mode
-    def restore(self, state: dict[str, Any], numbers: Numbers = ()) -> None:
-        """Hold what `state` returned, of another store of this kind; raises `CorruptPayloadError` if it cannot be that.
+    def restore(self, state: dict[str, Any], numbers: CellNumbers = ()) -> None:
+        """Takes over what `state` returned of another store; raises `CorruptPayloadError` if it is not of this kind.
 
         Args:
-            numbers: The grids of all arrays on this store, each with the numbers that it has from now on.
+            numbers: The cells of all arrays on this store, each with the numbers that they have from now on.
         """
         given = [_state.checked_tensor(part, torch.int32, cells.numbers.shape) for cells, part in numbers]
         items: StoredFrames | UndecidedItems
@@ -184,19 +171,19 @@ class DeviceStore(Exclusive):
         return StoredFrames(layout, self.item_shape, self.dtype.itemsize, coder, self.holders)
 
     def _decide(self, first: UndecidedItems, layout: Layout) -> torch.Tensor:
-        """Store the first items as frames. Returns their new numbers, in the order of the old ones."""
+        """Stores the first items as frames. Returns their new numbers, in the order of the old ones."""
         frames = self._new_frames(layout)
-        frames.holders = weakref.WeakSet()  # for now, as they still have the numbers that were given out before
+        frames.set_holders(weakref.WeakSet())  # for now: cells still have the numbers of before
         items = first.host[1:].view(f"V{self.dtype.itemsize}").reshape(-1, *self.item_shape)
         numbers = frames.write(items, first.lanes[1:])
-        frames.holders = self.holders
+        frames.set_holders(self.holders)
         numbers = torch.cat([numbers.new_zeros(1), numbers])
         cells = [(held, numbers[held.numbers.to(torch.int64)].to(held.numbers.dtype)) for held in self.holders]
         self._exchange(frames, cells)
         return numbers
 
-    def _exchange(self, items: StoredFrames | UndecidedItems, numbers: Numbers) -> None:
-        """Hold other items, which the grids know by other numbers."""
+    def _exchange(self, items: StoredFrames | UndecidedItems, numbers: CellNumbers) -> None:
+        """Replaces all items, and the numbers by which cells know them."""
 
         def exchange() -> None:
             self._items = items

@@ -1,4 +1,4 @@
-"""Between host and device: the one place where the host waits, and what goes from one to the other."""
+"""Between host and device: the one place where the host waits for a device, and what goes from one to the other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,12 @@ def fetch(*numbers: torch.Tensor) -> list[list[int]]:
 
 def to_host(data: torch.Tensor) -> npt.NDArray[np.uint8]:
     """Returns bytes of a device as an array of the host; waits like `fetch`."""
-    return data.cpu().numpy()
+    return on_host(data).numpy()
+
+
+def on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor on the host, itself if it is there; waits like `fetch`."""
+    return tensor.cpu()
 
 
 def on_device(numbers: Array, device: torch.device) -> torch.Tensor:
@@ -43,22 +48,22 @@ def on_device(numbers: Array, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(numbers)).to(device, non_blocking=True)
 
 
-def full_device(device: torch.device | str) -> torch.device:
-    """Returns a device with its number, as tensors on it have."""
+def device_with_index(device: torch.device | str) -> torch.device:
+    """Returns a device with its index, as tensors on it have: "cuda:0" for "cuda"."""
     return torch.empty(0, device=device).device
 
 
 def available_device(device: torch.device | str) -> torch.device:
     """Returns the device, or the host where there is no such device or it holds no data ("meta")."""
     try:
-        found = full_device(device)
+        found = device_with_index(device)
     except (RuntimeError, AssertionError):
         return torch.device("cpu")
     return torch.device("cpu") if found.type == "meta" else found
 
 
 def copy_to_host(state: Any) -> Any:
-    """Returns a state with tensors of its own on the host: those it has might change before they are pickled."""
+    """Returns a state with tensors of its own on the host, as others might change before they are pickled; waits."""
     return map_tensors(state, lambda tensor: tensor.to("cpu", copy=True))
 
 
@@ -83,7 +88,7 @@ def storage_nbytes(*tensors: torch.Tensor) -> int:
 
 
 def outside_inference_mode(method: Callable[P, T]) -> Callable[P, T]:
-    """Have a method run outside of inference mode, so that what it makes can be changed outside of it."""
+    """Makes a method run outside of inference mode, so that what it makes can be changed outside of it."""
 
     @wraps(method)
     def run(*args: P.args, **options: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Making a codebook for words like those of some frames: the one of a few kinds that takes the fewest bits for them."""
+"""Learns a codebook from sample frames: tries several kinds, and keeps the one that takes the fewest bits."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy.typing as npt
 from compressed_array._runtime.types import Bytes
 from compressed_array._stores.frames.codebooks import (
     AS_IT_IS,
-    FOLDED,
     LONGEST,
-    TURNED,
+    ROTATED,
+    SIGN_FOLDED,
     WHOLE,
     ZEROS,
     Book,
-    Words,
+    Elements,
     fold,
     taken_out,
     zeros_in_a_row,
 )
 
 PIECES, PIECE = 32, 1024  # pieces of words that a book is learnt from, and their length
-MOST_TOPS = 240  # that have a code
-USUAL = 2  # bits of the code of words of zeros, roughly
+MOST_TOPS = 240  # most values of the top bits that get a code
+ZEROS_CODE_BITS = 2  # bits of the code of words of zeros, roughly
 
 
 def learn(frames: Bytes, word: int) -> Bytes:
@@ -32,9 +32,9 @@ def learn(frames: Bytes, word: int) -> Bytes:
     words = _some(frames.reshape(-1).view(f"<u{word}"))
     others, width = words[words != 0], 8 * word
     below, above = _zero_ends(others, width)
-    kinds = [(below, width - below - above, AS_IT_IS if above else TURNED)]
+    kinds = [(below, width - below - above, AS_IT_IS if above else ROTATED)]
     if not above:
-        kinds.append((0, width - _zero_ends(fold(others), width)[1], FOLDED))
+        kinds.append((0, width - _zero_ends(fold(others), width)[1], SIGN_FOLDED))
     books = [
         _learnt(words, Book(word, below, between, top, folding, *np.zeros((3, 256), np.uint8)), in_a_row)
         for below, between, folding in kinds
@@ -44,7 +44,7 @@ def learn(frames: Bytes, word: int) -> Bytes:
     return min(books, key=lambda found: found[0])[1].data()
 
 
-def _some(words: Words) -> Words:
+def _some(words: Elements) -> Elements:
     """Returns some of many words, in pieces that are not all of the same columns of a frame."""
     if len(words) <= PIECES * PIECE:
         return words
@@ -52,8 +52,8 @@ def _some(words: Words) -> Words:
     return np.asarray(words[starts[:, None] + np.arange(PIECE)].reshape(-1))
 
 
-def _zero_ends(words: Words, width: int) -> tuple[int, int]:
-    """Returns how many zeros below and above had best be left out; a word with others there takes all its bits."""
+def _zero_ends(words: Elements, width: int) -> tuple[int, int]:
+    """Returns the best number of zero bits to drop below and above; a word with other bits there is written whole."""
     ends = []
     for shift in (np.left_shift, np.right_shift):
         others = [np.count_nonzero(shift(words, words.dtype.type(width - k))) for k in range(width)]
@@ -61,13 +61,13 @@ def _zero_ends(words: Words, width: int) -> tuple[int, int]:
     return (ends[0], min(ends[1], width - ends[0])) if len(words) else (width - 1, 1)
 
 
-def _bits_of_rows(words: Words) -> int:
-    """Returns with how many bits the number of words of zeros in a row had best be written."""
-    costs = [len(zeros_in_a_row(words, 1 << bits)[0]) * (bits + USUAL) for bits in range(LONGEST + 1)]
+def _bits_of_rows(words: Elements) -> int:
+    """Returns the best number of bits for the lengths of runs of zero words."""
+    costs = [len(zeros_in_a_row(words, 1 << bits)[0]) * (bits + ZEROS_CODE_BITS) for bits in range(LONGEST + 1)]
     return int(np.argmin(costs))
 
 
-def _learnt(words: Words, book: Book, in_a_row: int | None) -> tuple[int, Book]:
+def _learnt(words: Elements, book: Book, in_a_row: int | None) -> tuple[int, Book]:
     """Returns how many bits words take by a book of such a kind, and the book with its codes."""
     rows = 0
     if in_a_row is not None:
@@ -81,7 +81,7 @@ def _learnt(words: Words, book: Book, in_a_row: int | None) -> tuple[int, Book]:
     # How often each code is needed, what is said of the bits that follow it, and the top bits that it stands for.
     codes = [(int(counts[top]), book.rest, int(top)) for top in frequent]
     others = len(words) - sum(count for count, _, _ in codes)
-    # As often as one of these was met once, another will be met that was not.
+    # Good-Turing: the number of values seen once estimates how many unseen ones will come.
     others += sum(count == 1 for count, _, _ in codes) if book.top else 0
     if in_a_row is not None:
         codes.append((rows, ZEROS + in_a_row, 0))

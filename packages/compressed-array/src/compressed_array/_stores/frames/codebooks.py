@@ -1,7 +1,7 @@
-"""Words of a frame by a codebook: a short code for the upper bits of each, the more frequent the shorter, and the rest.
+"""Codes a frame's words by a codebook: a prefix code for each word's upper bits, then its lower bits.
 
 Numbers that were computed in fewer bits than they are kept in have zeros below, counts have zeros above: neither are
-written. What lies between is turned left by one bit where it reaches up to a sign, so that an exponent is on top; or
+written. What lies between is rotated left by one bit where it reaches up to a sign, so that an exponent is on top; or
 a word is first folded, so that small numbers of either sign are small. Its `top` bits have a code; the bits below them
 follow as they are. Some words of zeros in a row may have a code, which their number less one follows; and so may all
 words that the book does not foresee, which then follow whole.
@@ -21,16 +21,20 @@ import numpy.typing as npt
 
 from compressed_array._runtime.loading import native
 from compressed_array._runtime.types import Bytes
+from compressed_array._stores.frames.groups import WORD_SIZES
 from compressed_array.errors import CorruptPayloadError
 
-Words = npt.NDArray[Any]  # unsigned
-WORD_SIZES = (2, 4, 8)
+Elements = npt.NDArray[Any]  # unsigned
+CODED_SIZES = WORD_SIZES[1:]  # of words that a book may be for
 LONGEST = 8  # bits of a code, and of the number of words of zeros in a row
-AS_IT_IS, TURNED, FOLDED = range(3)
-# How many bits follow a code of words of zeros, and this; instead of a number, that all of the word's follow.
+AS_IT_IS, ROTATED, SIGN_FOLDED = range(3)
+# In the table of how many bits follow a code: ZEROS plus that number for the code of words of zeros, WHOLE for the code
+# that all bits of a word follow.
 ZEROS, WHOLE = 128, 255
-LENGTHS, BITS, TOPS, NBYTES = 8, 8 + 256, 8 + 512, 8 + 768
-BEHIND = 16  # bytes that a kernel may write too many, or read
+# Where in a book's bytes its five numbers and its three tables are, and how many bytes it has.
+WORD_AT, BELOW_AT, BETWEEN_AT, TOP_AT, FOLDING_AT = range(5)
+LENGTHS_AT, BITS_AT, TOPS_AT, BOOK_NBYTES = 8, 8 + 256, 8 + 512, 8 + 768
+BEHIND = 16  # bytes past the end that a kernel may read or overwrite
 
 
 class Book(NamedTuple):
@@ -47,28 +51,31 @@ class Book(NamedTuple):
 
     @classmethod
     def of(cls, data: Bytes) -> Book:
-        """Returns the book that some bytes are."""
-        word, below, between, top, folding = data[:5].tolist()
-        return cls(word, below, between, top, folding, data[LENGTHS:BITS], data[BITS:TOPS], data[TOPS:NBYTES])
+        """Parses a codebook."""
+        word, below, between, top, folding = data[[WORD_AT, BELOW_AT, BETWEEN_AT, TOP_AT, FOLDING_AT]].tolist()
+        tables = data[LENGTHS_AT:BITS_AT], data[BITS_AT:TOPS_AT], data[TOPS_AT:BOOK_NBYTES]
+        return cls(word, below, between, top, folding, *tables)
 
     def data(self) -> Bytes:
-        """Returns the bytes of a book."""
-        numbers = np.array([*self[:5], 0, 0, 0], np.uint8)
+        """Returns the bytes that `of` parses."""
+        numbers = np.zeros(LENGTHS_AT, np.uint8)
+        numbers[[WORD_AT, BELOW_AT, BETWEEN_AT]] = self.word, self.below, self.between
+        numbers[[TOP_AT, FOLDING_AT]] = self.top, self.folding
         return np.concatenate([numbers, self.lengths, self.bits, self.tops])
 
     @property
     def rest(self) -> int:
-        """How many bits are below those on top."""
+        """The number of bits of a word that follow the code of its top bits."""
         return self.between - self.top
 
     @property
     def width(self) -> int:
-        """How many bits a word has."""
+        """The number of bits of a word."""
         return 8 * self.word
 
     @property
     def follow(self) -> npt.NDArray[np.int64]:
-        """For each byte that may come next, how many bits follow the code in it."""
+        """The number of bits that follow the code in each byte that may come next."""
         bits = self.bits.astype(np.int64)
         return np.where(bits == WHOLE, self.width, np.where(self.is_zeros, bits - ZEROS, bits))
 
@@ -80,15 +87,15 @@ class Book(NamedTuple):
 
 def checked(data: Bytes) -> Bytes | None:
     """Returns bytes from outside, in one piece, if they are a codebook; None if they are not."""
-    if data.size != NBYTES or data[0] not in WORD_SIZES:
+    if data.size != BOOK_NBYTES or data[WORD_AT] not in CODED_SIZES:
         return None
     book = Book.of(data)
     is_sound = (
         book.below + book.between <= book.width
         and book.top <= min(book.between, 8)
         and max(book.below, book.rest) < book.width
-        and (book.folding != TURNED or book.between > 0)
-        and book.folding <= FOLDED
+        and (book.folding != ROTATED or book.between > 0)
+        and book.folding <= SIGN_FOLDED
         and bool((book.lengths <= LONGEST).all())
         and bool(np.isin(book.bits, [book.rest, WHOLE, *range(ZEROS, ZEROS + LONGEST + 1)]).all())
     )
@@ -99,15 +106,15 @@ def encode(frame: Bytes, data: Bytes) -> bytes | None:
     """Returns the words of a frame by a book; None if they take more than the frame, or have no code."""
     kernels = native("_stores.frames.kernels.codebook_functions")
     if kernels is None:
-        return encoded(frame, data)
+        return encode_numpy(frame, data)
     out, scratch = np.empty(frame.size + BEHIND, np.uint8), np.empty(256, np.uint8)
     addresses = [array.ctypes.data for array in (frame, data, scratch, out)]
     size = kernels.encode_words_at.ctypes(addresses[0], frame.size, *addresses[1:], frame.size)
     return None if size < 0 else out[:size].tobytes()
 
 
-def encoded(frame: Bytes, data: Bytes) -> bytes | None:
-    """Do what `encode` does, by numpy alone."""
+def encode_numpy(frame: Bytes, data: Bytes) -> bytes | None:
+    """Does what `encode` does, by numpy alone."""
     book = Book.of(data)
     found = _codes(frame, book)
     if found is None:
@@ -130,7 +137,7 @@ def size_of(frame: Bytes, data: Bytes) -> int:
     return min(-(-bits // 8), frame.size)
 
 
-def _codes(frame: Bytes, book: Book) -> tuple[Bytes, Words] | None:
+def _codes(frame: Bytes, book: Book) -> tuple[Bytes, Elements] | None:
     """Returns the codes of a frame's words, each alone in a byte, and what follows them."""
     words = frame.view(f"<u{book.word}")
     between, fits = taken_out(words, book)
@@ -153,19 +160,20 @@ def _codes(frame: Bytes, book: Book) -> tuple[Bytes, Words] | None:
     return codes.astype(np.uint8), follows
 
 
-def fits(body: Bytes, data: Bytes, nbytes: int) -> bool:
+def is_valid(body: Bytes, data: Bytes, nbytes: int) -> bool:
     """Whether bytes from outside are the words of a frame by a book that is sound."""
-    if nbytes % int(data[0]):
+    book = Book.of(data)
+    if nbytes % book.word:
         return False
     try:
-        _places(body, Book.of(data), nbytes // int(data[0]))
+        _places(body, book, nbytes // book.word)
     except CorruptPayloadError:
         return False
     return True
 
 
 def decode(body: Bytes, data: Bytes, frame: Bytes) -> None:
-    """Turn what `encode` gave into the frame again, with numpy alone."""
+    """Decodes what `encode` returned to `frame`, by numpy alone."""
     book = Book.of(data)
     places, codes, first = _places(body, book, frame.size // book.word)
     every, bits = np.arange(book.width), book.follow[codes]
@@ -203,7 +211,7 @@ def _places(body: Bytes, book: Book, count: int) -> tuple[npt.NDArray[np.int64],
     return found, there[found], np.array(first, np.int64)
 
 
-def zeros_in_a_row(words: Words, most: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def zeros_in_a_row(words: Elements, most: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Returns where words of zeros begin, and how many there are in a row, `most` at a time."""
     is_zero = np.concatenate([[False], words == 0, [False]])
     edges = np.flatnonzero(is_zero[1:] != is_zero[:-1])
@@ -214,29 +222,29 @@ def zeros_in_a_row(words: Words, most: int) -> tuple[npt.NDArray[np.int64], npt.
     return starts, np.minimum(np.repeat(end, pieces) - starts, most)
 
 
-def taken_out(words: Words, book: Book) -> tuple[Words, npt.NDArray[np.bool_]]:
+def taken_out(words: Elements, book: Book) -> tuple[Elements, npt.NDArray[np.bool_]]:
     """Returns the bits between the zeros at both ends of each word, and whether that is all of the word."""
     kind = words.dtype.type
-    folded = fold(words) if book.folding == FOLDED else words
+    folded = fold(words) if book.folding == SIGN_FOLDED else words
     between = folded >> kind(book.below)
     fits = between << kind(book.below) == folded
     if book.between < book.width:
         fits &= between >> kind(book.between) == 0
-    if book.folding == TURNED:
+    if book.folding == ROTATED:
         between = between << kind(1) | between >> kind(book.between - 1)
     return between & kind((1 << book.between) - 1), fits
 
 
-def put_back(between: Words, book: Book) -> Words:
+def put_back(between: Elements, book: Book) -> Elements:
     """Returns the words from which `taken_out` took these bits."""
     kind = between.dtype.type
-    if book.folding == TURNED:
+    if book.folding == ROTATED:
         between = between >> kind(1) | (between & kind(1)) << kind(book.between - 1)
     words = between << kind(book.below)
-    return np.asarray(words >> kind(1) ^ kind(0) - (words & kind(1)) if book.folding == FOLDED else words)
+    return np.asarray(words >> kind(1) ^ kind(0) - (words & kind(1)) if book.folding == SIGN_FOLDED else words)
 
 
-def fold(words: Words) -> Words:
+def fold(words: Elements) -> Elements:
     """Returns numbers with their sign in the lowest bit: 0, -1, 1, -2 and so on as 0, 1, 2, 3."""
     kind, width = words.dtype.type, 8 * words.dtype.itemsize
     return np.asarray(words << kind(1) ^ kind(0) - (words >> kind(width - 1)))

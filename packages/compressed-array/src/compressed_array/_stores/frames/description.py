@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._stores.frames.export import FrameExport, check
+from compressed_array._stores.frames.checks import check
+from compressed_array._stores.frames.export import FrameExport
 from compressed_array._stores.frames.layouts import Layout
 from compressed_array._stores.protocol import RecordNumbers
 from compressed_array.codecs import _description
@@ -51,8 +52,15 @@ def from_file(
     if not are_counts or sum(lengths) != len(joined) or not isinstance(choice, str | Delta):
         raise CorruptFileError("the parts of the file contradict each other")
     references = np.split(joined, np.cumsum(lengths)[:-1]) if lengths else []
-    is_found = header["found"] is True
-    records = FrameExport(choice, layouts, _whole(header["layout"]), is_found, codecs, references, **sections)
+    records = FrameExport(
+        choice=choice,
+        layouts=layouts,
+        layout=_whole(header["layout"]),
+        found=header["found"] is True,
+        codecs=codecs,
+        references=references,
+        **sections,
+    )
     try:
         check(records, tuple(header["item_shape"]), itemsize, cells)
     except CorruptPayloadError as error:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._runtime.types import Words
-from compressed_array._stores.frames.kernel_records import Table
+from compressed_array._stores.frames.kernel_records import StructArray
 from compressed_array._stores.frames.layouts import Geometry
 from compressed_array._stores.frames.settings import WriteSettings
 from compressed_array._stores.protocol import RecordNumbers, Records
@@ -28,7 +28,7 @@ class Engine(Protocol):
         numbers: RecordNumbers,
         settings: WriteSettings,
     ) -> int:
-        """Write items from number `first` on, up to one whose lane needs a new group. Returns how many are done."""
+        """Writes items from number `first` on, up to one for which there is no room. Returns how many are done."""
 
     def read(
         self,
@@ -36,19 +36,19 @@ class Engine(Protocol):
         out: Records,
         others: RecordNumbers = NO_NUMBERS,
         other_out: Records | None = None,
-        layouts: Table | None = None,
+        layouts: StructArray | None = None,
     ) -> None:
-        """Fill row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`.
+        """Fills row i of `out` with item `numbers[i]`, and of `other_out`, if there is one, with item `others[i]`.
 
-        There are as many others, or as many as `numbers` has equal parts. `layouts` says how items are
+        There are as many others, or one for each of so many equal parts of `numbers`. `layouts` says how items are
         divided, if it is not as the store's own table says.
         """
 
     def retain(self, numbers: RecordNumbers) -> None:
-        """Take one more reference for each number."""
+        """Counts one more use, for each number, of the groups that its item needs."""
 
     def release(self, numbers: RecordNumbers, first: int) -> int:
-        """Give up a reference for each number from `first` on. Returns how many are done.
+        """Counts one use less, for each number from `first` on, of these groups. Returns how many are done.
 
         Fewer than all are done where the list of dead groups is full.
         """

@@ -9,36 +9,36 @@ import numpy.typing as npt
 
 from compressed_array._heap import OFFSET_BITS
 from compressed_array._runtime.types import Bytes, Words
-from compressed_array._stores.frames.bitpack import widened
+from compressed_array._stores.frames.bitpack import unpack_rows
 from compressed_array._stores.frames.engine import NO_NUMBERS
 from compressed_array._stores.frames.groups import (
+    BITPACKED,
     DEAD,
     FOLLOWING,
     FREE,
     FULL,
     ITEMS,
     LISTED,
-    NARROW,
     NEW,
-    PLAIN,
+    PLAIN_ROWS,
     RECORDS,
     SINCE_LAST,
     SLOTS,
     TAG_BITS,
 )
-from compressed_array._stores.frames.kernel_records import Table
-from compressed_array._stores.frames.lanes import ROOM, ROWS
+from compressed_array._stores.frames.kernel_records import StructArray
+from compressed_array._stores.frames.lanes import ROOM
 from compressed_array._stores.frames.layouts import Geometry, count_new, divided
 from compressed_array._stores.frames.records import decode_frame, encode_frame, split_records
-from compressed_array._stores.frames.settings import WriteSettings
-from compressed_array._stores.frames.tables import Frames
+from compressed_array._stores.frames.settings import AS_ROWS, WriteSettings
+from compressed_array._stores.frames.tables import FrameTables
 from compressed_array._stores.protocol import RecordNumbers, Records, byte_rows
 
 
 class NumpyEngine:
-    """numpy at work on `Frames`, by the rules of the kernels."""
+    """The engine that works on `FrameTables` by numpy, and does what the kernels do."""
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: FrameTables) -> None:
         self._frames = frames
 
     def write(
@@ -81,38 +81,33 @@ class NumpyEngine:
         out: Records,
         others: RecordNumbers = NO_NUMBERS,
         other_out: Records | None = None,
-        layouts: Table | None = None,
+        layouts: StructArray | None = None,
     ) -> None:
         layouts = self._frames.layout_table if layouts is None else layouts
         for number, row in zip(numbers.tolist(), out, strict=True):
             self._read(number, row, layouts)
         if other_out is not None:
-            self.read(others, other_out)
+            self.read(others, other_out, layouts=layouts)
 
     def retain(self, numbers: RecordNumbers) -> None:
-        np.add.at(self._frames.groups.table["references"], self._frames.needed(numbers), np.uint32(1))
+        self._frames.groups.add_uses(self._frames.needed(numbers))
 
     def release(self, numbers: RecordNumbers, first: int) -> int:
         groups = self._frames.groups
         some = numbers[first : first + (LISTED - int(groups.counts[DEAD])) // 2]
         needed = self._frames.needed(some)
-        references = groups.table["references"]
-        np.subtract.at(references, needed, np.uint32(1))
+        uses = groups.table["uses"]
+        np.subtract.at(uses, needed, np.uint32(1))
         # In the order in which the kernel finds them dead: by the last number that needed them, the group before last.
         written = some[some != 0]
         last = np.append(np.arange(len(written)), np.flatnonzero(self._frames.reaches_back(written)))
         needed = needed[np.lexsort((np.arange(len(needed)) >= len(written), last))][::-1]
         touched = needed[np.sort(np.unique(needed, return_index=True)[1])[::-1]]
-        self._list(touched[references[touched] == 0], groups.dead, DEAD)
+        groups.list_dead(touched[uses[touched] == 0])
         return first + len(some)
 
-    def _list(self, groups: Words, listed: Words, which: int) -> None:
-        counts = self._frames.groups.counts
-        listed[counts[which] : counts[which] + len(groups)] = groups
-        counts[which] += len(groups)
-
     def _has_room(self, lane: np.void, new: int, settings: WriteSettings) -> bool:
-        """Whether a lane's group takes so many frames more, or a new one does, which is opened for them."""
+        """Whether a lane's group has room for `new` frames, or a new group does, which is then opened."""
         if lane["group"] and lane["count"] + new <= lane["capacity"]:
             return True
         groups, most = self._frames.groups, settings.capacity * (settings.layout.frame_nbytes + ROOM)
@@ -125,45 +120,45 @@ class NumpyEngine:
 
     def _open(self, lane: np.void, settings: WriteSettings) -> None:
         groups = self._frames.groups
-        groups.counts[FREE] -= 1
-        group, last = int(groups.free[groups.counts[FREE]]), int(lane["group"])
+        group, last = groups.take_free(), int(lane["group"])
         if last:
             before = int(groups.table["before"][last - 1]) - 1
-            if before >= 0:
-                groups.table["references"][before] -= 1
-                if not groups.table["references"][before]:
-                    self._list(np.array([before]), groups.dead, DEAD)
-            self._list(np.array([last - 1]), groups.full, FULL)
-        tag = PLAIN if settings.mode == ROWS else RECORDS
+            if before >= 0 and groups.drop_use(before):
+                groups.list_dead(np.array([before]))
+            groups.list_full(np.array([last - 1]))
+        tag = PLAIN_ROWS if settings.mode == AS_ROWS else RECORDS
         where = tag << TAG_BITS | int(lane["segment"]) << OFFSET_BITS | int(lane["used"])
-        groups.table[group] = (where, 0, last, 1, 0, settings.layout_number)
+        entry = groups.table[group]  # a view of it
+        entry["where"], entry["size"], entry["before"] = where, 0, last
+        entry["uses"], entry["count"], entry["layout"] = 1, 0, settings.layout_number
         lane["group"], lane["count"] = group + 1, 0
         lane["capacity"], lane["mode"] = settings.capacity, settings.mode
 
     def _encode(self, lane: np.void, stack: Bytes, last: Bytes, settings: WriteSettings) -> list[bytes]:
         """Returns the records of frames that come next in a lane's group."""
-        if lane["mode"] == ROWS:
+        if lane["mode"] == AS_ROWS:
             return [frame.tobytes() for frame in stack]
         before: list[Bytes | None] = [last if lane["count"] else None, *stack[:-1]]
         mode, references = int(lane["mode"]), self._frames.references
         return [encode_frame(f, b, mode, settings, references) for f, b in zip(stack, before, strict=True)]
 
     def _append(self, number: int, stack: npt.NDArray[np.uint8], records: list[bytes]) -> None:
-        """Add frames to a lane's group. All that may fail for want of memory comes first."""
+        """Adds frames to a lane's group. What may run out of memory comes first."""
         lane, table = self._frames.lanes.table[number], self._frames.groups.table
         data = np.frombuffer(b"".join(records), np.uint8)
         used, segment, group = int(lane["used"]), int(lane["segment"]), int(lane["group"]) - 1
         self._frames.heap.segment(segment)[used : used + data.size] = data
-        if lane["mode"] != ROWS:
+        if lane["mode"] != AS_ROWS:
             self._frames.lanes.frames[number, : stack.shape[1]] = stack[-1]
         lane["used"] += data.size
         lane["count"] += len(records)
         table["size"][group] += data.size
         table["count"][group] = lane["count"]
-        for counted in self._frames.heap.tables()[1:]:
-            counted[segment] += data.size
+        heap = self._frames.heap
+        heap.used[segment] += data.size
+        heap.live[segment] += data.size
 
-    def _read(self, number: int, row: Bytes, layouts: Table) -> None:
+    def _read(self, number: int, row: Bytes, layouts: StructArray) -> None:
         if not number:
             row[...] = 0
             return
@@ -180,16 +175,16 @@ class NumpyEngine:
         self._walk(group, max(low, 0), stack[max(-low, 0) :])
 
     def _walk(self, group: int, first: int, out: npt.NDArray[np.uint8]) -> None:
-        """Decode a group's frames from `first` on to the frames of `out`."""
+        """Decodes a group's frames from `first` on, as many as `out` has."""
         frames, entry = self._frames, self._frames.groups.table[group]
         where, nbytes = int(entry["where"]), out[0].size
         data = frames.group_bytes(where)
-        if where >> TAG_BITS == PLAIN:
+        if where >> TAG_BITS == PLAIN_ROWS:
             rows = data[first * nbytes : (first + len(out)) * nbytes]
             out[...] = rows.reshape(out.shape)
             return
-        if where >> TAG_BITS == NARROW:
-            out[...] = widened(data, first, len(out), nbytes).reshape(out.shape)
+        if where >> TAG_BITS == BITPACKED:
+            out[...] = unpack_rows(data, first, len(out), nbytes).reshape(out.shape)
             return
         records = split_records(data, first + len(out))
         start = max(k for k in range(first + 1) if records[k][0] != SINCE_LAST)

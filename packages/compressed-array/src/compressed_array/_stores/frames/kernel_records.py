@@ -1,7 +1,7 @@
-"""What Python and kernels hand each other: records, whose fields both sides know by name and by nothing else.
+"""Record layouts shared by Python and the kernels. Both sides know the fields by name and by nothing else.
 
 A kernel is given the address of a record, and finds all else by the addresses in it: to take an array object apart
-takes longer than writing a short item does. Every field is a word of 64 bits. Whoever makes a record keeps it, and all
+takes longer than writing a short item does. Every field is a word of 64 bits. The maker of a record keeps it, and all
 that it has the address of, for as long as a kernel may look.
 """
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from compressed_array._runtime.types import Words
 
-Table = npt.NDArray[np.void]
+StructArray = npt.NDArray[np.void]  # of records with named fields
 
 
 def _words(*names: str) -> np.dtype[np.void]:
@@ -28,9 +28,9 @@ LAYOUT = _words("depth", "outer", "inner")
 
 # How to find the frames of an item in memory, as `layouts.Geometry` says.
 GEOMETRY = _words(
-    *("record", "depth", "frame"),  # bytes of an item, frames in it, bytes of a frame
+    *("item_nbytes", "depth", "frame_nbytes"),  # bytes of an item, frames in it, bytes of a frame
     *("places", "run"),  # what is compared
-    *("rows", "row_step", "columns", "column_step", "piece"),  # what is taken
+    *("rows", "row_stride", "columns", "column_stride", "piece"),  # what is taken
     "masks",  # address
 )
 
@@ -40,7 +40,7 @@ LANE = _words(
     *("count", "capacity", "mode"),  # frames in that group, for how many it was opened, how they are written
     *("segment", "buffer", "used", "size"),  # the segment that is written to, its address, its bytes: written, and all
     *("item", "frame"),  # the addresses of the last item and of its last frame
-    "in_batch",  # the address of the last item in the batch that is looked at, or 0
+    "in_batch",  # the address of the lane's last item in the batch that is written, or 0
 )
 
 # The tables that writing changes: addresses, but for the number of groups.
@@ -59,39 +59,42 @@ READER_TABLES = _words(
     "decode_words",  # the function that decodes words by a codebook, or 0
 )
 
-# What a thread keeps while it walks through groups: of one item and of another, which may be missing, where they go,
-# with which frame of the group they begin and with which they end.
+# What a thread keeps while it decodes groups: for one item and for another, which may be missing, where they go, and
+# with which frames of the group they begin and end.
 WALKER = _words(
     *("item", "first", "end"),
     *("other", "other_first", "other_end"),
-    # Where the last walk ended: the group, or -1 if nothing can go on from there; the frame of it that lies in the
+    # Where the last pass ended: the group, or -1 if nothing can go on from there; the frame of it that lies in the
     # scratch memory, where its next record begins, and where the item is that ends with that frame.
     *("last_group", "last_frame", "next_record", "last_item"),
 )
 
-# What writing items is told.
-STEP = _words(
-    *("stride", "geometry", "lane_of", "count"),  # bytes from item to item; their geometry, lanes and number
-    *("numbers", "cells"),  # where their numbers go at first, and where the cells of row 0 are
-    *("tables", "scratch"),
-    *("mode", "capacity", "layout", "many_full"),  # of new groups, as `settings` has it
-    *("reference", "worth_zstd", "foretold"),  # of records, as `settings` has it
+# How a frame is encoded.
+ENCODING = _words(
+    *("reference", "worth_zstd", "prediction"),  # of records, as `settings` has it
     *("compress", "context", "level"),  # zstd's function, a context for it and its level; zeros for none
     "encode_words",  # the function that encodes words by a codebook, or 0
 )
 
-# What writing groups of another store is told.
-REWRITE = _words(
-    "asks",  # whether a reference that is missing may be asked for
-    *("reference", "worth_zstd", "foretold"),
-    *("compress", "compressor", "level"),
-    *("decompress", "decompressor"),
+# What `write_items` is given.
+WRITE_ARGUMENTS = _words(
+    *("stride", "geometry", "lane_of", "count"),  # bytes from item to item; their geometry, lanes and number
+    *("numbers", "cells"),  # where their numbers go at first, and where the cells of row 0 are
+    *("tables", "scratch"),
+    *("mode", "capacity", "layout", "many_full"),  # of new groups, as `settings` has it
+    "encoding",  # address
+)
+
+# What `rewrite_groups` is given.
+REWRITE_ARGUMENTS = _words(
+    "may_request",  # whether a reference that is missing may be asked for
+    *("encoding", "encoding_by_changes"),  # the addresses of two: of what zstd or a codebook wrote, and of other frames
+    *("decompress", "context"),  # zstd's function and a context for it, or zeros
     "scratch",  # six times what encoding a frame needs
-    "encode_words",  # as above
 )
 
 
-def record(dtype: np.dtype[np.void], **fields: int) -> Words:
+def filled(dtype: np.dtype[np.void], **fields: int) -> Words:
     """Returns one record, as words in the order of its fields. Every field has to be given."""
     names = dtype.names or ()
     if len(fields) != len(names):

@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
-from compressed_array._stores.frames.kernel_records import LANE, Table
+from compressed_array._runtime.types import Bytes
+from compressed_array._stores.frames.kernel_records import LANE, StructArray
 
-# How frames are written to a group: as the smallest of all kinds of record, by zstd or raw, raw without any header.
-DELTA, INTRA, ROWS = range(3)
-# A record this many times smaller than its frame is small enough to look for no other frame it differs less from.
-ENOUGH = 16
+# If a record is this many times smaller than its frame, no other base is tried.
+SMALL_ENOUGH = 16
 # For a record's header, for a token that turns out to be one too many, and for kernels that take whole words.
 ROOM = 64
 
@@ -28,10 +27,11 @@ class Lanes:
         self._item_shape = item_shape
         # The strides of the remembered items: those of the batch that was written last.
         self.strides = np.empty((1, *item_shape), f"V{itemsize}").strides[1:] if itemsize else ()
-        self._record = int(np.prod(item_shape)) * itemsize
+        self._item_nbytes = int(np.prod(item_shape)) * itemsize
         self._itemsize = itemsize
-        self.table: Table = np.zeros(0, LANE)
-        self.items: npt.NDArray[np.uint8] = np.zeros((0, self._record), np.uint8)
+        self.table: StructArray = np.zeros(0, LANE)
+        self.address = self.table.ctypes.data  # of the table: to ask numpy for it takes as long as to compare an item
+        self.items: npt.NDArray[np.uint8] = np.zeros((0, self._item_nbytes), np.uint8)
         self.frames: npt.NDArray[np.uint8] = np.zeros((0, frame_nbytes), np.uint8)
 
     @property
@@ -39,7 +39,7 @@ class Lanes:
         return self.table.nbytes + self.items.nbytes + self.frames.nbytes
 
     def grow(self, count: int) -> None:
-        """Make lanes 0 to `count - 1`, as far as they are missing."""
+        """Makes lanes 0 to `count - 1`, as far as they are missing."""
         known = len(self.table)
         if count > known:
             table = np.zeros(count, LANE)
@@ -50,17 +50,41 @@ class Lanes:
             )
             self._replace(table, items, frames, self.strides)
 
-    def start_over(self, frame_nbytes: int) -> None:
-        """Forget the last items, for frames of another size."""
+    def resize_frames(self, frame_nbytes: int) -> None:
+        """Makes room for last frames of another size. Every lane starts over, as after `reset`."""
         frames = np.zeros((len(self.table), frame_nbytes), np.uint8)
         self._replace(np.zeros_like(self.table), self.items, frames, self.strides)
 
-    def clear(self) -> None:
-        """Give up all lanes and their memory."""
+    def drop_all(self) -> None:
+        """Removes all lanes and frees their memory."""
         self._replace(self.table[:0].copy(), self.items[:0].copy(), self.frames[:0].copy(), self.strides)
 
+    def use_segment(self, lane: int, segment: int, memory: Bytes) -> None:
+        """Gives a lane a segment of the heap, to the beginning of which it writes its next group."""
+        written = self.table[lane]  # a view of it
+        written["capacity"] = 0  # first: nothing may be added to a group whose segment is no longer the lane's
+        written["segment"], written["buffer"] = segment, memory.ctypes.data
+        written["used"], written["size"] = 0, memory.size
+
+    def use_new_segments(self) -> None:
+        """Ends the room that lanes have in their segments, so that each gets a new one for its next group."""
+        table = self.table
+        table["size"] = np.minimum(table["size"], np.maximum(table["used"], 1))  # with a size of 0 they are nowhere
+
+    def close_groups(self) -> None:
+        """Ends the groups that are open: each lane opens another one for its next frame."""
+        self.table["capacity"] = 0
+
+    def reset(self) -> None:
+        """Makes every lane start over, without a last item, a group or a segment."""
+        self.table[["last", "group", "capacity", "size"]] = 0
+
+    def forget_items(self) -> None:
+        """Forgets the last item of each lane, so that all frames of the next one are new."""
+        self.table["last"] = 0
+
     def arrange(self, strides: tuple[int, ...]) -> None:
-        """Lay the remembered items out as those that come next are."""
+        """Lays the remembered items out in memory as those that come next are."""
         if strides != self.strides:
             arranged = np.empty_like(self.items)
             self._shaped(arranged, strides)[...] = self._shaped(self.items, self.strides)
@@ -72,17 +96,18 @@ class Lanes:
 
     def _shaped(self, items: npt.NDArray[np.uint8], strides: tuple[int, ...]) -> npt.NDArray[np.void]:
         elements = items.reshape(-1).view(f"V{self._itemsize}")
-        return as_strided(elements, (len(items), *self._item_shape), (self._record, *strides))
+        return as_strided(elements, (len(items), *self._item_shape), (self._item_nbytes, *strides))
 
     def _replace(
         self,
-        table: Table,
+        table: StructArray,
         items: npt.NDArray[np.uint8],
         frames: npt.NDArray[np.uint8],
         strides: tuple[int, ...],
     ) -> None:
         # All at once, and the addresses before: a failure in between would leave some of memory that is gone.
         lanes = np.arange(len(table))
-        table["item"] = items.ctypes.data + lanes * self._record
+        table["item"] = items.ctypes.data + lanes * self._item_nbytes
         table["frame"] = frames.ctypes.data + lanes * frames.shape[1]
-        self.table, self.items, self.frames, self.strides = table, items, frames, strides
+        address = table.ctypes.data
+        self.table, self.items, self.frames, self.strides, self.address = table, items, frames, strides, address

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._stores.frames.kernel_records import GEOMETRY, Table, record
+from compressed_array._stores.frames.kernel_records import GEOMETRY, StructArray, filled
 
 DEEPEST_STACK = 16
+MOST_LAYOUTS = 255  # of one store: a group keeps the number of its layout in a byte
 # Runs of a stack that take no more bytes than this are compared by words, with masks.
 WIDEST_MASK = 64
 
@@ -39,9 +40,9 @@ class Layout(NamedTuple):
         return cls(depth, outer, width * prod(item_shape[axis + 1 :]) * itemsize, axis, width)
 
     @classmethod
-    def unstacked(cls, record_nbytes: int) -> Layout:
+    def unstacked(cls, item_nbytes: int) -> Layout:
         """Returns the layout in which the whole item is one frame."""
-        return cls(1, 1, record_nbytes)
+        return cls(1, 1, item_nbytes)
 
     @property
     def frame_nbytes(self) -> int:
@@ -59,9 +60,9 @@ class Geometry(NamedTuple):
 
     strides: tuple[int, ...]
     frame_nbytes: int
-    record: Table
+    packed: StructArray
     masks: npt.NDArray[np.int64]
-    address: int  # of the record
+    address: int  # of it, packed
 
 
 def strides_of(items: npt.NDArray[Any]) -> tuple[int, ...]:
@@ -91,26 +92,36 @@ def geometry(layout: Layout, item_shape: tuple[int, ...], itemsize: int, strides
     piece = pieces.pop()[0] if pieces and pieces[-1][1] == 1 else 1
     if len(pieces) > 2:
         return None
-    (rows, row_step), (columns, column_step) = [(1, 0)] * (2 - len(pieces)) + pieces
+    (rows, row_stride), (columns, column_stride) = [(1, 0)] * (2 - len(pieces)) + pieces
     nbytes = prod(item_shape) * itemsize
     run = stack[1] if layout.depth > 1 else nbytes
     places = nbytes // (run * layout.depth)
     masks = _masks(layout.depth, run)
-    found = record(
+    found = filled(
         GEOMETRY,
-        record=nbytes,
+        item_nbytes=nbytes,
         depth=layout.depth,
-        frame=layout.frame_nbytes,
+        frame_nbytes=layout.frame_nbytes,
         places=places,
         run=run,
         rows=rows,
-        row_step=row_step,
+        row_stride=row_stride,
         columns=columns,
-        column_step=column_step,
+        column_stride=column_stride,
         piece=piece,
         masks=masks.ctypes.data,
     ).view(GEOMETRY)
     return Geometry(strides, layout.frame_nbytes, found, masks, found.ctypes.data)
+
+
+def is_layout(layout: Layout, item_shape: tuple[int, ...], itemsize: int) -> bool:
+    """Whether items of this shape can be divided so."""
+    if layout == Layout.unstacked(prod(item_shape) * itemsize):
+        return True
+    axis, width = layout.axis, layout.width
+    if not (0 <= axis < len(item_shape) and 0 < width <= item_shape[axis] and item_shape[axis] % width == 0):
+        return False
+    return item_shape[axis] <= width * DEEPEST_STACK and layout == Layout.of(item_shape, itemsize, axis, width)
 
 
 def divided(item: npt.NDArray[Any], layout: Layout) -> npt.NDArray[np.uint8]:
@@ -120,7 +131,7 @@ def divided(item: npt.NDArray[Any], layout: Layout) -> npt.NDArray[np.uint8]:
 
 
 def count_new(stack: npt.NDArray[np.uint8], before: npt.NDArray[np.uint8]) -> int:
-    """Returns how many frames of a stack are new, where another stack came before it."""
+    """Returns how many frames of a stack are new, where another stack came before it, as `kernels.encode.count_new`."""
     depth = len(stack)
     return next((new for new in range(depth) if np.array_equal(stack[: depth - new], before[new:])), depth)
 
@@ -156,7 +167,7 @@ def _merged(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def stacks(item_shape: tuple[int, ...]) -> list[tuple[int, int]]:
+def possible_stacks(item_shape: tuple[int, ...]) -> list[tuple[int, int]]:
     """Returns every way an item may be a stack: the axis, and the width of a frame along it."""
     return [
         (axis, length // depth)

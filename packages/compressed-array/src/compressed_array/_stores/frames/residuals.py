@@ -1,15 +1,16 @@
-"""What is left of a frame when what can be foretold of it is taken away: what zstd is given where that is less.
+"""Prediction residuals: a frame minus its prediction, which zstd compresses better.
 
-A byte is foretold by the one some bytes before it, the pixel above, or by the same byte of a reference. What is left,
-a difference without carry, is small numbers where neighbours are alike but for noise, in which zstd finds nothing the
-same. Bytes of elements of several are then sorted by their place in the element, since their high bytes are alike.
+A byte is predicted by the one some bytes before it, the pixel above, or by the same byte of a reference. The residual,
+a difference without carry, is small numbers where neighbours are alike but for noise, in which zstd finds no
+repetition. Bytes of larger elements are then sorted by their place in the element, since their high bytes are alike.
 
-How that was done is a word: the element's size as a power of two, what foretold, and a number, either the distance or
-the reference's. Before the zstd frame of a record that was made so stand the word's first byte and the number, as a
-varint; a record that was not begins with zstd's own first byte, which no such word has. `kernels.residuals` does the
-same to memory.
+How a prediction was made is one number, its *code*: the element's size as a power of two, what predicts, and a number,
+either the distance or the reference's. The zstd frame of such a record follows the code's first byte and the number, as
+a varint; a record without prediction begins with zstd's own first byte, which no such code has. `kernels.residuals`
+does the same to memory.
 
-Where a codebook foretells, of the number among the references, what follows are words by that book, and no zstd frame.
+Where the code names a codebook, by its number among the references, a frame coded by that book follows, and no zstd
+frame.
 """
 
 from __future__ import annotations
@@ -17,69 +18,74 @@ from __future__ import annotations
 import numpy as np
 
 from compressed_array._runtime.types import Bytes
+from compressed_array._stores.frames.groups import WORD_SIZES
 from compressed_array.codecs import _changes
 from compressed_array.errors import CorruptPayloadError
 
-AS_IT_IS = 0  # the word for a frame that is given to zstd as it is
-BEFORE, REFERENCE, BOOK = 1, 2, 3  # what foretells
+NO_PREDICTION = 0  # the code for a frame that is given to zstd as it is
+NEIGHBOUR, REFERENCE, BOOK = 1, 2, 3  # what predicts
 SIZE_BITS, NUMBER_AT = 2, 8
-SIZES = (1, 2, 4, 8)  # of elements
+SIZE_MASK, FIRST_BYTE = (1 << SIZE_BITS) - 1, (1 << NUMBER_AT) - 1
 ZSTD_BEGINS = 0x28
 
 
-def word(what: int, number: int, itemsize: int) -> int:
-    """Returns the word for what foretells elements of a size; of sizes not in `SIZES`, bytes are not sorted."""
-    size = SIZES.index(itemsize) if itemsize in SIZES else 0
-    return number << NUMBER_AT | what << SIZE_BITS | size
+def prediction_code(predictor: int, number: int, itemsize: int) -> int:
+    """Returns one number that says how elements are predicted; bytes of sizes not in `WORD_SIZES` are not sorted."""
+    size = WORD_SIZES.index(itemsize) if itemsize in WORD_SIZES else 0
+    return number << NUMBER_AT | predictor << SIZE_BITS | size
 
 
-def foretells(how: int) -> int:
-    """Returns what foretells, by a word: `BEFORE`, `REFERENCE` or `BOOK`."""
-    return how >> SIZE_BITS & 0xFF >> SIZE_BITS
+def predictor(prediction: int) -> int:
+    """Returns what predicts, according to its code: `NEIGHBOUR`, `REFERENCE` or `BOOK`."""
+    return (prediction & FIRST_BYTE) >> SIZE_BITS
 
 
-def head(how: int) -> bytes:
-    """Returns what stands before the zstd frame of a record that was made by a word."""
-    return b"" if how == AS_IT_IS else bytes([how & 0xFF]) + _changes.varint(how >> NUMBER_AT)
+def code_bytes(prediction: int) -> bytes:
+    """Returns the code of a prediction as bytes, which stand in front of a zstd frame."""
+    return (
+        b""
+        if prediction == NO_PREDICTION
+        else bytes([prediction & FIRST_BYTE]) + _changes.varint(prediction >> NUMBER_AT)
+    )
 
 
 def split(body: Bytes) -> tuple[int, Bytes]:
-    """Returns the word of a zstd record, and its zstd frame."""
+    """Returns the code of a zstd record's prediction, and its zstd frame."""
     if not body.size:
         raise CorruptPayloadError("a record of zstd's is empty")
     if body[0] == ZSTD_BEGINS:
-        return AS_IT_IS, body
+        return NO_PREDICTION, body
     number, size = _changes.read_varint(body[1:6].tobytes(), 0)
     return int(body[0]) | number << NUMBER_AT, body[1 + size :]
 
 
-def is_sound(how: int, frame_nbytes: int, references: list[int]) -> bool:
-    """Whether a word from outside is one for such a frame, and a zstd frame; `references` says how long each is."""
-    number = how >> NUMBER_AT
-    if how == AS_IT_IS:
+def is_sound(prediction: int, frame_nbytes: int, references: list[int]) -> bool:
+    """Whether a code from outside can be that of a frame's prediction, given the lengths of all references."""
+    number = prediction >> NUMBER_AT
+    if prediction == NO_PREDICTION:
         return True
-    if frame_nbytes % SIZES[how & (1 << SIZE_BITS) - 1]:
+    if frame_nbytes % WORD_SIZES[prediction & SIZE_MASK]:
         return False
-    if foretells(how) == BEFORE:
+    if predictor(prediction) == NEIGHBOUR:
         return 0 < number <= frame_nbytes
-    return foretells(how) == REFERENCE and number < len(references) and references[number] >= frame_nbytes
+    return predictor(prediction) == REFERENCE and number < len(references) and references[number] >= frame_nbytes
 
 
-def taken(frame: Bytes, how: int, references: list[Bytes]) -> Bytes:
-    """Returns what is left of a frame when what is foretold is taken away."""
-    left, number = frame.copy(), how >> NUMBER_AT
-    if foretells(how) == BEFORE:
-        left[number:] -= frame[:-number]
+def subtract_prediction(frame: Bytes, prediction: int, references: list[Bytes]) -> Bytes:
+    """Returns the residual of a frame, by the code of its prediction."""
+    residual, number = frame.copy(), prediction >> NUMBER_AT
+    if predictor(prediction) == NEIGHBOUR:
+        residual[number:] -= frame[:-number]
     else:
-        left -= references[number][: frame.size]
-    return np.ascontiguousarray(left.reshape(-1, SIZES[how & (1 << SIZE_BITS) - 1]).T).reshape(-1)
+        residual -= references[number][: frame.size]
+    return np.ascontiguousarray(residual.reshape(-1, WORD_SIZES[prediction & SIZE_MASK]).T).reshape(-1)
 
 
-def put_back(left: Bytes, how: int, references: list[Bytes], frame: Bytes) -> None:
-    """Turn what is left of a frame into the frame."""
-    frame[...] = left.reshape(SIZES[how & (1 << SIZE_BITS) - 1], -1).T.reshape(-1)
-    number = how >> NUMBER_AT
-    if foretells(how) == BEFORE:
+def add_prediction(residual: Bytes, prediction: int, references: list[Bytes], frame: Bytes) -> None:
+    """Writes the frame of a residual to `frame`."""
+    frame[...] = residual.reshape(WORD_SIZES[prediction & SIZE_MASK], -1).T.reshape(-1)
+    number = prediction >> NUMBER_AT
+    if predictor(prediction) == NEIGHBOUR:
         for start in range(number, frame.size, number):
             row = frame[start : start + number]
             row += frame[start - number : start - number + row.size]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from compressed_array._stores.frames.groups import MANY
-from compressed_array._stores.frames.lanes import DELTA
+from compressed_array._stores.frames.groups import GROUPS_AT_ONCE
 from compressed_array._stores.frames.layouts import Layout
-from compressed_array._stores.frames.residuals import AS_IT_IS
+from compressed_array._stores.frames.residuals import NO_PREDICTION
 
+# How frames are written to a group: as the smallest of all kinds of record, mostly changes; by zstd, or raw where that
+# is smaller; raw without any header, as rows.
+AS_CHANGES, AS_ZSTD, AS_ROWS = range(3)
 SMALL_FRAME = 256  # bytes; below, a record's header and the walk to it cost more than its changes save
 
 
@@ -22,13 +24,13 @@ class WriteSettings:
 
     layout: Layout
     layout_number: int  # by which groups know the layout
-    mode: int = DELTA  # the kind of a group's records
+    mode: int = AS_CHANGES  # how its frames are written
     capacity: int = 1  # frames that a group may hold
-    many_full: int = MANY  # groups that are full before something is done about them
+    many_full: int = GROUPS_AT_ONCE  # groups that are full before they are processed
     reference: int = 0  # the number of the frame that others are coded against
-    intra: Any = None  # the codec that writes zstd's records, if there are any
-    worth_zstd: int = 0  # of a record of more bytes than this, zstd may make fewer
-    foretold: int = AS_IT_IS  # what is taken from a frame before zstd gets it, or the codebook, as `residuals` says
+    zstd: Any = None  # the codec that writes zstd's records, if there are any
+    worth_zstd: int = 0  # records of more bytes than this are also tried with zstd or the codebook
+    prediction: int = NO_PREDICTION  # the code of what is subtracted before zstd, or of the codebook; see `residuals`
     packs: bool = False  # whether groups that are full go through a codec
 
     @property

@@ -1,4 +1,4 @@
-"""How an array's items are stacked: said by its codec, or found out by watching items follow each other."""
+"""How an array's items are stacked: as its codec says, or as is found by comparing items that follow each other."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._stores.frames.lanes import Lanes
-from compressed_array._stores.frames.layouts import DEEPEST_STACK, Layout, continues, stacks
+from compressed_array._stores.frames.layouts import DEEPEST_STACK, Layout, continues, possible_stacks
 
-# Pairs of items that are looked at before it is taken that they are no stacks, and how often that is asked again.
-TRIES, ASK_AGAIN = 64, 4096
+# Pairs of items that are compared before giving up, and batches until the next attempt.
+TRIES, TRY_AGAIN = 64, 4096
+# Pairs that have to agree on how items are stacked, and what share of all compared pairs they have to be.
 SIGNS, MOSTLY = 3, 0.6
 
 
@@ -36,27 +37,27 @@ def given_layout(item_shape: tuple[int, ...], itemsize: int, codec: Any) -> Layo
 
 
 class StackFinder:
-    """Looks at pairs of items, one written right after the other, until most of them agree on how items are stacked."""
+    """Compares items with those written right before them, until most pairs agree on how items are stacked."""
 
     def __init__(self, item_shape: tuple[int, ...]) -> None:
-        self._signs = dict.fromkeys(stacks(item_shape), 0)
-        self._pairs, self._tries, self._looks = 0, TRIES, 0
+        self._signs = dict.fromkeys(possible_stacks(item_shape), 0)
+        self._pairs, self._tries, self._batches = 0, TRIES, 0
 
     @property
     def gave_up(self) -> bool:
-        """Whether it has looked at enough pairs for now."""
+        """Whether it has compared enough pairs for now."""
         return not self._tries
 
-    def passes(self) -> bool:
-        """Whether the next items need not be looked at. If so, that is counted as a look."""
-        passes = self.gave_up and (self._looks + 1) % ASK_AGAIN != 0
-        self._looks += passes
-        return passes
+    def skip_batch(self) -> bool:
+        """Skips the next batch if it need not be inspected, and counts it as `inspect` does. Returns whether it did."""
+        skips = self.gave_up and (self._batches + 1) % TRY_AGAIN != 0
+        self._batches += skips
+        return skips
 
-    def look(self, items: npt.NDArray[Any], lane_of: npt.NDArray[np.int64], lanes: Lanes) -> tuple[int, int] | None:
+    def inspect(self, items: npt.NDArray[Any], lane_of: npt.NDArray[np.int64], lanes: Lanes) -> tuple[int, int] | None:
         """Returns the axis of the stack and the width of a frame along it, once they are known; None before."""
-        self._looks += 1
-        if self._looks % ASK_AGAIN == 0:
+        self._batches += 1
+        if self._batches % TRY_AGAIN == 0:
             self._tries, self._pairs = max(self._tries, SIGNS), 0
             self._signs = dict.fromkeys(self._signs, 0)
         if self.gave_up:
@@ -73,7 +74,7 @@ class StackFinder:
         return None
 
     def compare(self, before: npt.NDArray[Any], after: npt.NDArray[Any]) -> tuple[int, int] | None:
-        """Look at one pair of items. Returns the same as `look`."""
+        """Compares one pair of items. Returns the same as `inspect`."""
         if before.tobytes() == after.tobytes():
             return None
         self._tries -= 1

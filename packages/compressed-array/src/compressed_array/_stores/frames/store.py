@@ -5,14 +5,11 @@ that is the same, one frame of a stack that moved on by one, all of an item that
 New frames go to the lane's open group; a group that is full moves to the heap, packed by a codec where there is one.
 So a wrapper that does not stack, a reset, a wrap-around or a write to any odd place costs space and nothing else.
 
-Several arrays may stand on one store: what they have in common in time they then have in common in memory.
+Several arrays may share a store: frames that occur in several of them are then stored once.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections import deque
-from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import Any, ClassVar
@@ -20,9 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from compressed_array._runtime.epochs import Epochs
 from compressed_array._runtime.loading import is_known
 from compressed_array._runtime.types import Words
+from compressed_array._stores.base import BaseStore
 from compressed_array._stores.frames import description, engine_native
 from compressed_array._stores.frames.adoption import Adoption
 from compressed_array._stores.frames.engine import Engine
@@ -30,37 +27,35 @@ from compressed_array._stores.frames.engine_native import NativeEngine
 from compressed_array._stores.frames.engine_numpy import NumpyEngine
 from compressed_array._stores.frames.export import FrameExport, FrameSnapshot, export_groups, renumbered, restore_groups
 from compressed_array._stores.frames.groups import (
+    BITPACKED,
     DEAD,
     FULL,
+    GROUPS_AT_ONCE,
     ITEMS,
     LISTED,
-    MANY,
-    NARROW,
-    PLAIN,
-    PUT,
-    PUT_AND_DIED,
+    PLAIN_ROWS,
     SLOTS,
+    WRITTEN,
+    WRITTEN_WITH_DEAD,
 )
-from compressed_array._stores.frames.lanes import DELTA
-from compressed_array._stores.frames.layouts import Geometry, Layout, stacks, strides_of
+from compressed_array._stores.frames.layouts import MOST_LAYOUTS, Geometry, Layout, possible_stacks, strides_of
 from compressed_array._stores.frames.policy import WritePolicy
-from compressed_array._stores.frames.row_writer import RowStep, RowWriter
+from compressed_array._stores.frames.row_writer import FrameRowWriter, PreparedRow
+from compressed_array._stores.frames.settings import AS_CHANGES
 from compressed_array._stores.frames.stacks import StackFinder, given_layout
-from compressed_array._stores.frames.tables import LARGEST_ITEM, Frames
+from compressed_array._stores.frames.tables import LARGEST_ITEM, FrameTables
 from compressed_array._stores.frames.upkeep import Upkeep
-from compressed_array._stores.protocol import LaneNumbers, RecordNumbers, Records, exchange, unchanging
+from compressed_array._stores.protocol import LaneNumbers, RecordNumbers, Records, unchanging
 from compressed_array.errors import BusyStoreError
 
-DENSE = 0.5  # of the frames of groups, so many are needed by items that are taken over with them
-MOST_LAYOUTS = 255
+DENSE = 0.5  # least share of an export's frames that the items taken over must use
 
 
-class FrameStore:
+class FrameStore(BaseStore[FrameSnapshot]):
     """Items of one shape and dtype in streams, one for each lane."""
 
     is_stream: ClassVar[bool] = True
     SECTIONS: ClassVar[dict[str, str]] = description.SECTIONS
-    describe = staticmethod(description.describe)
 
     def __init__(self, item_shape: tuple[int, ...], dtype: np.dtype[Any], codec: Any = "auto") -> None:
         nbytes = prod(item_shape) * dtype.itemsize
@@ -68,20 +63,17 @@ class FrameStore:
             raise ValueError(
                 f"an item of {nbytes} bytes is too large; use a smaller item_ndim (limit: {LARGEST_ITEM >> 20} MiB)"
             )
-        self.epochs = Epochs()
+        super().__init__()
         self.item_shape, self.dtype, self.record_nbytes = item_shape, dtype, nbytes
         layout = given_layout(item_shape, dtype.itemsize, codec)
         is_given, layout = layout is not None, layout or Layout.unstacked(nbytes)
-        self._frames, self._is_given = Frames(item_shape, dtype.itemsize, layout.frame_nbytes), is_given
-        self._finder = None if is_given or not stacks(item_shape) else StackFinder(item_shape)
+        self._frames, self._is_given = FrameTables(item_shape, dtype.itemsize, layout.frame_nbytes), is_given
+        self._finder = None if is_given or not possible_stacks(item_shape) else StackFinder(item_shape)
         self._policy = WritePolicy(self._frames, self.epochs, codec, layout, is_given=is_given)
         self._upkeep = Upkeep(self._frames, self.epochs, self._policy)
         self._adoption = Adoption(self._frames, self._policy)
         self._engine: Engine | None = None
         self._known_lanes: tuple[LaneNumbers | None, LaneNumbers | None] = None, None
-        self._released_later: deque[RecordNumbers] = deque()
-        self._version = 0
-        self._snapshot: Callable[[], FrameSnapshot | None] = lambda: None
 
     @property
     def codec(self) -> Any:
@@ -103,11 +95,14 @@ class FrameStore:
             shared = sum(r.nbytes for r in frames.references[1:]) + sum(codec.nbytes for codec in frames.codecs)
             return int(frames.heap.nbytes + tables + shared)
 
+    def note_another_array(self) -> None:
+        return None  # every array is written as if there were others
+
     def read(self, numbers: RecordNumbers, out: Records) -> None:
         self.engine.read(unchanging(numbers), out)
 
     def read_pair(self, numbers: RecordNumbers, out: Records, others: RecordNumbers, other_out: Records) -> None:
-        """Two reads in one, in which frames that both need are decoded once."""
+        """Does two reads in one, in which frames that both need are decoded once."""
         self.engine.read(unchanging(numbers), out, unchanging(others), other_out)
 
     def write(self, items: npt.NDArray[Any], lanes: LaneNumbers) -> RecordNumbers:
@@ -120,7 +115,7 @@ class FrameStore:
         if lanes is not known and lanes is not other:  # two buffers write the same lanes at every step
             frames.lanes.grow(int(lanes.max()) + 1)
             self._known_lanes = lanes, known
-        self._look_for_stack(items, lanes)
+        self._detect_stack(items, lanes)
         layout = self._policy.settings.layout
         geometry = frames.geometry(layout, strides_of(items))
         if geometry is None:
@@ -128,44 +123,51 @@ class FrameStore:
             geometry = frames.geometry(layout, strides_of(items))
             assert geometry is not None  # C order is dense
         frames.lanes.arrange(geometry.strides)
-        self._write_on(items, geometry, lanes, 0, numbers)
+        self.write_rest(items, geometry, lanes, 0, numbers)
         return numbers
 
-    def row_writer(self, rows: RecordNumbers, lanes: LaneNumbers) -> RowWriter:
-        return RowWriter(self, rows, lanes)
+    def row_writer(
+        self, rows: RecordNumbers, lanes: LaneNumbers, item_shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> FrameRowWriter:
+        return FrameRowWriter(self, rows, lanes, item_shape, dtype)
 
-    def prepare_row(self, items: npt.NDArray[Any], rows: RecordNumbers, lanes: LaneNumbers) -> RowStep | None:
+    def prepare_row(self, items: npt.NDArray[Any], rows: RecordNumbers, lanes: LaneNumbers) -> PreparedRow | None:
+        """Returns what writes rows that lie in memory as these items do; None if only `write` can write them."""
         known, other = self._known_lanes
-        # As many groups may die of one call as are counted by then.
+        # As many groups may die of one call as are listed by then; a kernel only checks how many there are already.
         if self._policy.lost_stack or not (lanes is known or lanes is other) or 3 * len(items) > LISTED:
             return None
         engine, geometry = self.engine, self._frames.geometry(self._policy.settings.layout, strides_of(items))
         if geometry is None or geometry.strides != self._frames.lanes.strides or not isinstance(engine, NativeEngine):
             return None
-        return RowStep(engine, self._policy, geometry, items, rows, lanes)
+        return PreparedRow(engine, self._policy, geometry, items, rows, lanes)
 
-    def write_row(self, step: RowStep, row: int, items: npt.NDArray[Any]) -> bool:
-        if self._released_later or (self._finder is not None and not self._finder.passes()):  # last, since it counts
+    def write_row(self, prepared: PreparedRow, row: int, items: npt.NDArray[Any]) -> bool:
+        """Writes items to a row, and releases what was there. Returns whether that was done.
+
+        It is not done where something else is due first, which `write` does.
+        """
+        if self._released_later or (
+            self._finder is not None and not self._finder.skip_batch()
+        ):  # last, since it counts
             return False
-        done = step.engine.write_row(step.told, items, row)
-        if done == PUT_AND_DIED:
+        done = prepared.write(items, row)
+        if done == WRITTEN_WITH_DEAD:
             self._upkeep.reclaim_dead()
-        elif done != PUT:
-            numbers = step.numbers.copy()
-            self._write_on(items, step.geometry, step.lanes, done, numbers)
-            exchange(self, step.rows, row, numbers)
+        elif done != WRITTEN:
+            prepared.write_rest(self, items, row, done)
         return True
 
-    def _write_on(
+    def write_rest(
         self, items: npt.NDArray[Any], geometry: Geometry, lanes: LaneNumbers, done: int, numbers: RecordNumbers
     ) -> None:
-        """Write what is not done yet, and see to groups that are full; none of it, if that fails."""
+        """Writes the items that are not done yet, and processes full groups. If that fails, all items are released."""
         self._version += 1
         engine, policy = self.engine, self._policy
         try:
             is_done = False
             while not is_done:
-                end = min(done + policy.patience, len(items))
+                end = min(done + policy.items_until_decision, len(items))
                 part, lane_of = items[:end], lanes[:end]
                 while (done := engine.write(part, geometry, lane_of, done, numbers, policy.settings)) < end:
                     self._upkeep.make_room(int(lanes[done]), engine)
@@ -186,22 +188,19 @@ class FrameStore:
         done = 0
         while (done := self.engine.release(numbers, done)) < len(numbers):
             self._upkeep.reclaim_dead()
-        if self._frames.groups.counts[DEAD] >= MANY:
+        if self._frames.groups.counts[DEAD] >= GROUPS_AT_ONCE:
             self._upkeep.reclaim_dead()
-
-    def release_later(self, numbers: RecordNumbers) -> None:
-        self._released_later.append(numbers)
 
     def compact(self) -> None:
         with self.epochs.writing, self.epochs.guard:
             self._flush(thoroughly=True)
             self._known_lanes = None, None
-            self._frames.lanes.table["capacity"] = 0  # first: nothing may be added to a group that has moved
-            self._upkeep.narrow(self._upkeep.open_groups())
+            self._frames.lanes.close_groups()  # first: nothing may be added to a group that has moved
+            self._upkeep.bitpack(self._upkeep.open_groups())
             if self._policy.packing is not None:
                 self._upkeep.pack(self._upkeep.open_groups(), self._policy.packing.codec)
             self._upkeep.close_lanes()
-            self._frames.lanes.clear()
+            self._frames.lanes.drop_all()
             self._frames.heap.seal()
 
     def nbytes_of(self, numbers: RecordNumbers) -> int:
@@ -210,7 +209,7 @@ class FrameStore:
             needed = self._frames.needed(numbers)
             table, held = self._frames.groups.table, self._upkeep.open_groups()
             by_lanes = len(held) + int((table["before"][held] > 0).sum())
-            if len(needed) + by_lanes == int(table["references"].sum()):
+            if len(needed) + by_lanes == int(table["uses"].sum()):
                 return self.nbytes
             own = np.unique(needed)
             return int(table["size"][own].sum()) + table.itemsize * len(own)
@@ -222,7 +221,7 @@ class FrameStore:
         return exported, renumbered(groups, numbers)
 
     def take_out(self, numbers: RecordNumbers) -> tuple[FrameExport, RecordNumbers] | None:
-        if self.epochs.guard.is_taken:  # by a change that a signal's handler came amid, and reading is allowed there
+        if self.epochs.guard.is_taken:  # by a change that a signal's handler interrupts, and reading is allowed there
             return None
         items = np.unique(numbers)
         frames = self._frames.groups.table["count"][np.unique(self._frames.needed(items))]
@@ -251,14 +250,14 @@ class FrameStore:
         return True
 
     def _would_write(self, export: FrameExport) -> bool:
-        """Whether exported groups are such as this store would write itself, or would write anew in time."""
+        """Whether exported groups are such as this store would write itself, or would write again in time."""
         frames, policy, settings, choice = self._frames, self._policy, self._policy.settings, export.choice
-        level, coded = getattr(policy.choice, "level", None), (export.tag != PLAIN) & (export.tag != NARROW)
+        level, coded = getattr(policy.choice, "level", None), (export.tag != PLAIN_ROWS) & (export.tag != BITPACKED)
         used = [export.layouts[number] for number in np.unique(export.layout_of).tolist()]
-        # For "auto", what another codec has chosen is good enough if the last look chose nothing else.
-        is_settled = not isinstance(policy.choice, str) or policy.has_looked
+        # For "auto", what another codec has chosen is good enough if the last decision was no other.
+        has_decided = not isinstance(policy.choice, str) or policy.has_decided
         is_rows = settings.is_small and not coded.any()
-        alike = choice == policy.choice or is_rows or (settings.mode == DELTA and is_settled)
+        alike = choice == policy.choice or is_rows or (settings.mode == AS_CHANGES and has_decided)
         return (
             alike
             and policy.is_in_order
@@ -266,6 +265,11 @@ class FrameStore:
             and (not self._is_given or used == [settings.layout])
             and len(set(frames.layouts) | set(export.layouts)) <= MOST_LAYOUTS
         )
+
+    @staticmethod
+    def describe(records: FrameExport, /) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Returns what a file's header says of groups, and the file's sections."""
+        return description.describe(records)
 
     @staticmethod
     def from_file(
@@ -289,9 +293,9 @@ class FrameStore:
         *,
         shared: bool = False,
     ) -> FrameStore:
-        """Returns a store that holds these groups, with a reference for each occurrence in `numbers`.
+        """Returns a store that holds these groups, retained once for each occurrence in `numbers`.
 
-        A shared one has a reference of its own to each group, which whoever restored it gives up when all arrays that
+        A shared one uses each group once itself, which the restorer ends by `give_up_restored` when all arrays that
         were pickled together have claimed theirs.
         """
         store = cls(item_shape, dtype, export.choice)
@@ -300,45 +304,41 @@ class FrameStore:
             store._finder = None
         store._policy.resume(export.layouts[export.layout])
         store._upkeep.resume()
-        store._frames.groups.table["references"][: len(export.size)] = 1
+        store._frames.groups.add_uses(np.arange(len(export.size)))
         store.claim(numbers)
         if not shared:
             store.give_up_restored(len(export.size))
         return store
 
     def claim(self, numbers: RecordNumbers) -> None:
-        """Take references to restored items."""
+        """Retains restored items."""
         self.engine.retain(np.ascontiguousarray(numbers).reshape(-1))
 
     def give_up_restored(self, groups: int) -> None:
-        """Release, with the next write, restored groups that nobody has claimed; a finaliser may call it."""
+        """Releases, with the next write, restored groups that nobody has claimed; a finaliser may call it."""
         # The item in a group's last slot is one that needs no other group.
         self.release_later(np.arange(1, groups + 1, dtype=np.uint32) * np.uint32(SLOTS))
 
     def snapshot(self, numbers: RecordNumbers, *, is_part: bool) -> FrameSnapshot | None:
-        """Returns all there is, for pickling: the same object as before if nothing has changed since.
+        """Returns the whole store, for pickling: the same object as before if nothing has changed since.
 
-        None for a part that needs fewer than half of the groups: it would take all the others along.
+        Returns None for a part that needs fewer than half of the groups: it would take all the others along.
         """
         with self.epochs.writing:
             self._make_whole()
             if is_part:
-                alive = np.count_nonzero(self._frames.groups.table["references"])
+                alive = np.count_nonzero(self._frames.groups.table["uses"])
                 if 2 * len(np.unique(self._frames.needed(numbers))) < alive:
                     return None
-            # In the middle of a change, by a signal's handler, it is good for that moment.
-            turn = self.epochs.guard.count if self.epochs.guard.is_taken else 0
-            taken, version = self._snapshot(), (self._version, int(self._frames.groups.counts[ITEMS]), turn)
-            if taken is None or taken.version != version:
-                groups = np.flatnonzero(self._frames.groups.table["references"]).astype(np.int64)
-                exported = self._export(groups)
-                taken = FrameSnapshot(self.item_shape, self.dtype, exported, groups, version)
-                self._snapshot = weakref.ref(taken)
-            return taken
+            return self._latest_snapshot((self._version, int(self._frames.groups.counts[ITEMS])), self._take_snapshot)
+
+    def _take_snapshot(self, version: tuple[int, ...]) -> FrameSnapshot:
+        groups = np.flatnonzero(self._frames.groups.table["uses"]).astype(np.int64)
+        return FrameSnapshot(self.item_shape, self.dtype, self._export(groups), groups, version)
 
     @property
     def engine(self) -> Engine:
-        """What writes and reads. Kernels are compiled when the first item is written, not when the array is made."""
+        """The engine: kernels are compiled when the first item is written, not when the array is made."""
         if self._engine is None:
             native = engine_native.is_usable(self._frames)
             engine: Engine = NativeEngine(self._frames) if native else NumpyEngine(self._frames)
@@ -347,10 +347,10 @@ class FrameStore:
             self._engine = engine
         return self._engine
 
-    def _look_for_stack(self, items: npt.NDArray[Any], lanes: LaneNumbers) -> None:
-        """Divide items into frames once it is seen how they are stacked, and no longer if they are not after all."""
+    def _detect_stack(self, items: npt.NDArray[Any], lanes: LaneNumbers) -> None:
+        """Divides items into frames once it is known how they are stacked, and no longer if they are not after all."""
         if self._finder is not None:
-            stack = self._finder.look(items, lanes, self._frames.lanes)
+            stack = self._finder.inspect(items, lanes, self._frames.lanes)
             if stack is not None:
                 self._finder = None
                 self._use_layout(Layout.of(self.item_shape, self.dtype.itemsize, *stack))
@@ -359,24 +359,23 @@ class FrameStore:
             self._use_layout(Layout.unstacked(self.record_nbytes))
 
     def _use_layout(self, layout: Layout) -> None:
-        """Divide items in another way from now on."""
+        """Divides items in another way from now on."""
         self._upkeep.close_lanes()
         # With room for the larger frames until both have changed: an interrupt may come in between.
-        self._frames.lanes.start_over(max(layout.frame_nbytes, self._policy.settings.layout.frame_nbytes))
+        self._frames.lanes.resize_frames(max(layout.frame_nbytes, self._policy.settings.layout.frame_nbytes))
         self._policy.use_layout(layout)
-        self._frames.lanes.start_over(layout.frame_nbytes)
+        self._frames.lanes.resize_frames(layout.frame_nbytes)
 
     def _make_whole(self) -> None:
-        """Do all that is due, before items are exported."""
+        """Does all that is due, before items are exported."""
         self.epochs.guard.when_free(partial(self._flush, thoroughly=True))
         # For a signal's handler in the middle of a write they are whole where a kernel writes them, in one go.
         if isinstance(self._engine, NumpyEngine) and self.epochs.guard.is_taken:
             raise BusyStoreError
 
     def _flush(self, *, thoroughly: bool = False) -> None:
-        """Do what finalisers have left to do; thoroughly, also what is due for groups but was put off."""
-        while self._released_later:
-            self.release(self._released_later.popleft())
+        """Does what finalisers have left to do; thoroughly, also what is due for groups but was put off."""
+        self.release_listed()
         if thoroughly and self._engine is not None:  # nothing was ever written without one
             self._upkeep.process_full(self._engine)
             self._upkeep.reclaim_dead()

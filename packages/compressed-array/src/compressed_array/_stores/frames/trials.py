@@ -1,9 +1,9 @@
-"""What the last frames of a stream would take in each way of writing them, tried on some of them, and how long a read
-would take, reckoned from that. No clock is looked at, so equal streams are written alike.
+"""Estimates, from sample frames, the size and the read time of each way to write a stream. No clock is read, so equal
+streams are written alike.
 
-Half of the bytes are worth a read that takes four times as long, as in `recommend`; but an item that takes less than a
-`LITTLE` of itself takes little enough, and then only the read counts. That is for stacks, of which each frame is shown
-several times: of items without a stack it is a quarter.
+Score: halving the size justifies reads up to four times slower, as in `recommend`; where a frame takes less than 1/112
+of an item (`NEGLIGIBLE_SHARE`), only reading time counts. That limit is for stacks of four or more frames, each of
+which is in several items; it is a quarter of that for items without a stack.
 """
 
 from __future__ import annotations
@@ -20,45 +20,47 @@ import numpy.typing as npt
 from compressed_array._runtime.payloads import Payloads
 from compressed_array._runtime.types import Bytes
 from compressed_array._stores.frames import codebook_learning, codebooks, residuals
-from compressed_array._stores.frames.groups import SLOTS
-from compressed_array._stores.frames.lanes import ENOUGH
+from compressed_array._stores.frames.groups import SLOTS, WORD_SIZES
+from compressed_array._stores.frames.lanes import SMALL_ENOUGH
 from compressed_array._stores.frames.settings import WriteSettings
-from compressed_array._stores.frames.tables import MOST_REFERENCES, Frames
+from compressed_array._stores.frames.tables import MOST_REFERENCES, FrameTables
+from compressed_array.codecs._measure import CLEARLY
 from compressed_array.codecs.delta import encode_changes
 from compressed_array.codecs.zstd import Zstd
 
-# In the order of their speed: a level is chosen if it takes clearly less space than those before, and one of the slow
-# ones only for frames that are simple, where it is not slow.
-ZSTD_LEVELS, SLOW_LEVEL, SIMPLE = (1, 3, 6, 9), 9, 1 / 20
-CLEARLY, NEARLY = 0.95, 0.98  # the latter for another codebook
-NEAREST = 16  # bytes: what is nearer cannot be put back many bytes at a time
-LITTLE, SHOWN = 1 / 112, 4
-# What a group of changes should come to, which bounds the walk to a frame in it.
+ZSTD_LEVELS = (1, 3, 6, 9)  # the fastest first; a level is chosen if it takes clearly less space than those before
+# Levels from this one on are slow, except for frames that a faster one has brought down to this share of their bytes.
+SLOW_LEVEL, SIMPLE_SHARE = 9, 1 / 20
+ANOTHER_BOOK_SHARE = 0.98  # to what share of its bytes a frame has to come by another codebook; else, CLEARLY
+NEAREST = 16  # bytes to a neighbour that predicts; from a nearer one, not many bytes at a time could be restored
+NEGLIGIBLE_SHARE = 1 / 112  # of an item's bytes: below that a frame's size does not count
+NEGLIGIBLE_DEPTH = 4  # frames in an item from which on that share holds; with fewer it is smaller in proportion
+# The bytes that a group of changes should come to, and its fewest frames: a read walks through half a group.
 GROUP_BYTES, FEWEST_FRAMES = 3 * 1024, 8
-BY_DICTIONARY = 0.7  # what groups take with a dictionary, of what they take without: 0.55 to 0.85 for games of Atari
+DICTIONARY_SHARE = 0.7  # of the bytes of groups that is left with a dictionary: 0.55 to 0.85 for Atari games
 # Nanoseconds: for an item and for each byte of it; for a call of zstd's, each byte that it is given and that it makes;
 # for each byte of changes. Roughly, as measured: elsewhere all of them take twice as long or half.
 ITEM, PER_BYTE, CALL, PER_ZSTD_BYTE, PER_MADE_BYTE, PER_CHANGED_BYTE = 1000.0, 0.05, 1000.0, 2.0, 0.05, 0.35
 
 
-class Way(NamedTuple):
-    """A way to write frames: the bytes that one takes, and the nanoseconds that an item takes to read."""
+class Cost(NamedTuple):
+    """What a way to write frames costs: the bytes that one takes, and the nanoseconds that an item takes to read."""
 
     nbytes: float
-    read: float
+    read_ns: float
 
 
 @dataclass
 class Trial:
     """Runs of frames that followed each other, and what they come to."""
 
-    frames: Frames
+    frames: FrameTables
     settings: WriteSettings
     runs: list[npt.NDArray[np.uint8]]
     levels: list[Zstd]
-    foretold: int = residuals.AS_IT_IS
+    prediction: int = residuals.NO_PREDICTION
     level: Zstd | None = None
-    book: Bytes | None = None  # a new one, which `foretold` takes to be the next reference
+    book: Bytes | None = None  # a new one, which `prediction` takes to be the next reference
 
     def __post_init__(self) -> None:
         base = self.frames.references[self.settings.reference][: self.runs[0].shape[1]]
@@ -73,49 +75,52 @@ class Trial:
         self.changes = np.minimum([len(c) for run in self._changes for c in run], self.raw)[few]
         self.packed = np.full(len(few), self.raw)
         if self.levels:
-            self._find_what_is_foretold()
+            self._find_prediction()
             self._find_level()
-        if self.frames.itemsize in codebooks.WORD_SIZES and self.raw % self.frames.itemsize == 0:
+        if self.frames.itemsize in codebooks.CODED_SIZES and self.raw % self.frames.itemsize == 0:
             self._find_book(np.concatenate(self.runs))
 
-    def _find_what_is_foretold(self) -> None:
-        """Find what zstd, at the first level, had best be given."""
-        ways = [residuals.word(residuals.BEFORE, distance, self.frames.itemsize) for distance in self._distances()]
+    def _find_prediction(self) -> None:
+        """Finds the prediction by which zstd, at the first level, makes the least of frames."""
+        ways = [
+            residuals.prediction_code(residuals.NEIGHBOUR, distance, self.frames.itemsize)
+            for distance in self._distances()
+        ]
         if self.settings.reference:
-            ways.append(residuals.word(residuals.REFERENCE, self.settings.reference, self.frames.itemsize))
-        if self.frames.itemsize in residuals.SIZES[1:]:  # against nothing: bytes are sorted, and that is all
-            ways.append(residuals.word(residuals.REFERENCE, 0, self.frames.itemsize))
+            ways.append(residuals.prediction_code(residuals.REFERENCE, self.settings.reference, self.frames.itemsize))
+        if self.frames.itemsize in WORD_SIZES[1:]:  # from zeros: bytes are sorted, and that is all
+            ways.append(residuals.prediction_code(residuals.REFERENCE, 0, self.frames.itemsize))
         self.level = self.levels[0]
-        least = self._sizes(self.level, residuals.AS_IT_IS).sum()
-        for how in ways:
-            nbytes = self._sizes(self.level, how).sum()
+        least = self._sizes(self.level, residuals.NO_PREDICTION).sum()
+        for prediction in ways:
+            nbytes = self._sizes(self.level, prediction).sum()
             if nbytes < CLEARLY * least:
-                least, self.foretold = nbytes, how
+                least, self.prediction = nbytes, prediction
 
     def _find_level(self) -> None:
         for level in self.levels:
-            if level.level >= SLOW_LEVEL and self.packed.mean() > SIMPLE * self.raw:
+            if level.level >= SLOW_LEVEL and self.packed.mean() > SIMPLE_SHARE * self.raw:
                 break
-            sizes = self._sizes(level, self.foretold)
+            sizes = self._sizes(level, self.prediction)
             if sizes.sum() < CLEARLY * self.packed.sum():
                 self.packed, self.level = sizes, level
 
     def _find_book(self, together: npt.NDArray[np.uint8]) -> None:
-        """Use a codebook if it makes less of frames than zstd: the one in use, or another that suits them better."""
-        now, least = self.settings.foretold, CLEARLY * self.packed.sum()
-        if residuals.foretells(now) == residuals.BOOK:
+        """Chooses a codebook if frames take less by it than by zstd: the one in use, or a new one if that is better."""
+        now, least = self.settings.prediction, CLEARLY * self.packed.sum()
+        if residuals.predictor(now) == residuals.BOOK:
             sizes = sizes_of(self.sample, now, self.frames.references, None)
             if sizes.sum() < least:
-                self.packed, self.foretold, least = sizes, now, NEARLY * sizes.sum()
+                self.packed, self.prediction, least = sizes, now, ANOTHER_BOOK_SHARE * sizes.sum()
         if len(self.frames.references) < MOST_REFERENCES:
             book = codebook_learning.learn(together, self.frames.itemsize)
-            how = residuals.word(residuals.BOOK, len(self.frames.references), 1)
-            sizes = sizes_of(self.sample, how, [*self.frames.references, book], None)
+            prediction = residuals.prediction_code(residuals.BOOK, len(self.frames.references), 1)
+            sizes = sizes_of(self.sample, prediction, [*self.frames.references, book], None)
             if sizes.sum() < least:
-                self.packed, self.foretold, self.book = sizes, how, book
+                self.packed, self.prediction, self.book = sizes, prediction, book
 
-    def _sizes(self, level: Zstd, how: int) -> npt.NDArray[np.int64]:
-        return sizes_of(self.sample, how, self.frames.references, level)
+    def _sizes(self, level: Zstd, prediction: int) -> npt.NDArray[np.int64]:
+        return sizes_of(self.sample, prediction, self.frames.references, level)
 
     def _distances(self) -> list[int]:
         """Returns how many bytes before a pixel its neighbours along each axis are."""
@@ -126,83 +131,91 @@ class Trial:
         return sorted(step for step in steps if NEAREST <= step <= self.raw // 2)
 
     @property
-    def worth_zstd(self) -> int:
-        """Up to how many bytes changes need not go to zstd, so that they take little, or nearly as little."""
+    def zstd_threshold(self) -> int:
+        """The size in bytes above which changes are also tried with zstd.
+
+        Not to try the others makes frames at most `CLEARLY` larger, or leaves them negligible.
+        """
         order = np.argsort(self.changes)
         lost = np.cumsum(np.maximum(self.changes - self.packed, 0)[order])
         least = np.minimum(self.changes, self.packed).sum()
-        enough = max(least / CLEARLY, self._little * len(lost)) - least
+        enough = max(least / CLEARLY, self._negligible_nbytes * len(lost)) - least
         count = int(np.searchsorted(lost, enough, side="right"))
         return int(self.changes[order[count - 1]]) if count else int(self.packed.min()) // 2
 
     @property
-    def by_zstd(self) -> Way:
-        """Each frame by zstd alone."""
+    def by_zstd(self) -> Cost:
+        """The cost of each frame by zstd alone."""
         nbytes = float(np.minimum(self.packed, self.raw).mean())
-        return Way(nbytes, self._copy + self._depth * (self._call + PER_ZSTD_BYTE * nbytes))
+        return Cost(nbytes, self._copy_ns + self._depth * (self._zstd_call_ns + PER_ZSTD_BYTE * nbytes))
 
-    def by_least(self, capacity: int) -> Way:
-        """Each frame as changes, or by zstd where that is worth it; with so many frames in a group."""
-        through = (self.packed < self.changes) & (self.changes > self.worth_zstd)
+    def by_changes_or_zstd(self, capacity: int) -> Cost:
+        """Returns the cost of each frame as changes, or by zstd where it pays, in groups of `capacity` frames."""
+        through = (self.packed < self.changes) & (self.changes > self.zstd_threshold)
         least = np.minimum(np.where(through, self.packed, self.changes), self.raw)
         # A walk begins at the last frame before those of an item that needs no other.
         share = float(through.mean())
         back = min((capacity - 1) / 2, (1 - share) / max(share, 1 / SLOTS))
-        first = self._call + PER_ZSTD_BYTE * float(self.packed.mean()) if self.levels else 0.0
+        first = self._zstd_call_ns + PER_ZSTD_BYTE * float(self.packed.mean()) if self.levels else 0.0
         each = share * first + PER_CHANGED_BYTE * float(np.where(through, 0, self.changes).mean())
-        return Way(float(least.mean()), self._copy + first + (self._depth + back - 1) * each)
+        return Cost(float(least.mean()), self._copy_ns + first + (self._depth + back - 1) * each)
 
-    def by_groups(self, codec: Any, *, expects_dictionary: bool) -> Way:
-        """Changes, and whole groups through a codec, of which there may soon be a better one."""
+    def by_groups(self, codec: Any, *, expects_dictionary: bool) -> Cost:
+        """Returns the cost of changes in groups that a codec packs, for which there may soon be a better one."""
         parts = [b"".join(run) for run in self._changes]
         count = sum(map(len, self.runs))
         plain, nbytes = sum(map(len, parts)) / count, sum(len(codec.encode(p)) for p in parts if p) / count
         if expects_dictionary:
-            nbytes *= BY_DICTIONARY
+            nbytes *= DICTIONARY_SHARE
         capacity = min(max(GROUP_BYTES / max(plain, 1), FEWEST_FRAMES), SLOTS)
         unpack = (1 + (self._depth - 1) / capacity) * (
             CALL + (PER_ZSTD_BYTE * nbytes + PER_MADE_BYTE * plain) * capacity
         )
         walk = (self._depth + (capacity - 1) / 2) * PER_CHANGED_BYTE * plain
-        return Way(nbytes, self._copy + walk + unpack)
+        return Cost(nbytes, self._copy_ns + walk + unpack)
 
-    def score(self, way: Way) -> float:
-        """How a way compares; lower is better."""
-        return math.log2(max(way.nbytes, self._little)) + math.log2(way.read) / 2
+    def score(self, cost: Cost) -> float:
+        """Returns the score of a cost, by which ways to write are compared; lower is better."""
+        return math.log2(max(cost.nbytes, self._negligible_nbytes)) + math.log2(cost.read_ns) / 2
 
     @property
-    def _little(self) -> float:
-        return LITTLE * self.frames.record_nbytes * min(self._depth, SHOWN) / SHOWN
+    def _negligible_nbytes(self) -> float:
+        return NEGLIGIBLE_SHARE * self.frames.item_nbytes * min(self._depth, NEGLIGIBLE_DEPTH) / NEGLIGIBLE_DEPTH
 
     @property
     def _depth(self) -> int:
         return self.settings.layout.depth
 
     @property
-    def _call(self) -> float:
-        """The nanoseconds for a frame out of zstd, whatever goes in."""
+    def _zstd_call_ns(self) -> float:
+        """The nanoseconds that zstd takes to make a frame, besides those for each byte that it is given."""
         return CALL + PER_MADE_BYTE * self.settings.layout.frame_nbytes
 
     @property
-    def _copy(self) -> float:
-        return ITEM + PER_BYTE * self.frames.record_nbytes
+    def _copy_ns(self) -> float:
+        return ITEM + PER_BYTE * self.frames.item_nbytes
 
 
-def sizes_of(sample: npt.NDArray[np.uint8], how: int, references: list[Bytes], level: Any) -> npt.NDArray[np.int64]:
-    """Returns how many bytes frames take by zstd, given what is left of them, or by a codebook."""
-    head = len(residuals.head(how))
-    if residuals.foretells(how) == residuals.BOOK:
-        book = references[how >> residuals.NUMBER_AT]
+def sizes_of(
+    sample: npt.NDArray[np.uint8], prediction: int, references: list[Bytes], level: Any
+) -> npt.NDArray[np.int64]:
+    """Returns how many bytes frames take by zstd, with a prediction, or by a codebook."""
+    head = len(residuals.code_bytes(prediction))
+    if residuals.predictor(prediction) == residuals.BOOK:
+        book = references[prediction >> residuals.NUMBER_AT]
         return np.array([codebooks.size_of(frame, book) + head for frame in sample])
-    left = [frame if how == residuals.AS_IT_IS else residuals.taken(frame, how, references) for frame in sample]
+    left = [
+        frame if prediction == residuals.NO_PREDICTION else residuals.subtract_prediction(frame, prediction, references)
+        for frame in sample
+    ]
     return np.asarray(level.encode_parts(Payloads.from_parts(left)).size + head)
 
 
 def _changes(frame: Bytes, last: Bytes | None, bases: list[Bytes]) -> bytes:
-    """Returns the least changes that make a frame, of the last one or of one of the bases."""
+    """Returns the fewest changes that turn the last frame, or one of the bases, into a frame."""
     least = frame.tobytes() if last is None else min(encode_changes(frame, last), frame.tobytes(), key=len)
     for base in bases:
-        if len(least) * ENOUGH <= frame.size:
+        if len(least) * SMALL_ENOUGH <= frame.size:
             break
         least = min(least, encode_changes(frame, base), key=len)
     return least

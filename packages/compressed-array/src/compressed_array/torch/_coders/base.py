@@ -1,4 +1,4 @@
-"""`Coder`: how new frames are stored, as rows of elements most of which are given by a row that is there already.
+"""`Coder`: the interface of what encodes frames on a device.
 
 A coder is given new frames of some lanes and returns for each of them three links to other frames, which only exist as
 numbers on the device, and three numbers of its own. It waits for the device once for all of them, to learn sizes.
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from compressed_array.torch._frame_table import FrameTable
+from compressed_array.torch._frame_table import LENGTH, ROW, START, FrameTable, side_by_side
 from compressed_array.torch._heap import TorchHeap
 from compressed_array.torch._sync import Ints
 
@@ -24,11 +24,11 @@ PER_LANE = 3
 
 
 class Batch(NamedTuple):
-    """New frames, as bytes in rows of `frame_nbytes`; for each its lane, and how many frames of that come before it."""
+    """New frames of some lanes."""
 
-    frames: torch.Tensor
-    lane: Ints
-    turn: Ints
+    frames: torch.Tensor  # as rows of `frame_nbytes` bytes
+    lane: Ints  # of each frame
+    nth: Ints  # how many frames of its lane come before each
     lanes: int  # how many lanes there are
 
     def lane_link(self, lane: Ints, which: int | Ints) -> Ints:
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """Where the frames of a batch were put: what `FrameTable` has of each, of which `row_of` and `key` are links.
+    """Where the frames of a batch are: what `FrameTable` has of each, of which `row_of` and `key` are links.
 
     `lane_row` and `lane_key` are the links that each lane has afterwards.
     """
@@ -53,6 +53,18 @@ class Coded(NamedTuple):
     row: Ints
     lane_row: Ints
     lane_key: Ints
+
+    def places(self) -> Ints:
+        """Returns the columns of the frames from `START` on."""
+        return side_by_side({START: self.start, LENGTH: self.length, ROW: self.row}, len(self.row))
+
+
+class FrameHeap(NamedTuple):
+    """A heap of a coder, and which words of a frame in the table say where the frame is in that heap."""
+
+    heap: TorchHeap
+    address_word: int
+    length_word: int | None  # None if each frame has one row there
 
 
 class Coder(Protocol):
@@ -66,7 +78,7 @@ class Coder(Protocol):
         """The memory that the coder holds besides its heaps."""
 
     def encode(self, batch: Batch) -> Coded:
-        """Store frames. If that fails, nothing has changed that a reader or the next write would notice."""
+        """Stores frames. If that fails, nothing has changed that a reader or the next write would notice."""
 
     def stage_size(self, lanes: int) -> int:
         """Returns how many frames fit on the stage when it is empty, if there are so many lanes; 0 without a stage."""
@@ -75,28 +87,25 @@ class Coder(Protocol):
         """Returns how many more frames fit on the stage."""
 
     def stage(self, frames: torch.Tensor, lanes: int) -> int | None:
-        """Put frames on the stage. Returns the address of the first row, or None if there is no room for all."""
+        """Puts frames on the stage. Returns the address of the first row, or None if there is no room for all."""
 
     def staged(self) -> torch.Tensor:
         """Returns all frames that are on the stage, in order."""
 
     def clear_stage(self, keep: int = 0) -> None:
-        """Forget the frames that are on the stage, but for the first `keep`."""
+        """Forgets the frames that are on the stage, but for the first `keep`."""
 
     def drop_stage(self) -> None:
-        """Give the memory of the stage back, on which there is nothing."""
+        """Gives back the memory of the stage, on which there is nothing."""
 
     def decode(self, table: FrameTable, frames: torch.Tensor) -> torch.Tensor:
         """Returns the bytes of frames, given by number, one in each row."""
 
-    def heaps(self) -> list[tuple[TorchHeap, int, int | None]]:
-        """Returns the heaps, each with the words of a frame that are its address and its length in that heap.
-
-        None stands for the length where it always is one row.
-        """
+    def heaps(self) -> list[FrameHeap]:
+        """Returns the heaps in which frames are."""
 
     def forget_lanes(self) -> None:
-        """Forget what frames of each lane were like. This takes nothing from the device and cannot fail."""
+        """Forgets what frames of each lane were like. This takes nothing from the device and cannot fail."""
 
 
 class StagesNothing:
@@ -134,7 +143,7 @@ def starts_of(first: int, length: Ints) -> Ints:
 
 
 def marked(mask: torch.Tensor, values: torch.Tensor, count: int, positions: torch.dtype) -> list[torch.Tensor]:
-    """Returns two columns: where in its row each element is that a mask marks, and the element.
+    """Returns two columns, for each element that a mask marks: where in its row it is, and the element.
 
     Args:
         count: How many are marked, which the device is not asked for.

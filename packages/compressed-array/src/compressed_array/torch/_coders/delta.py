@@ -1,6 +1,6 @@
 """`DeltaCoder` ("delta"): frames as what differs from a frame that is stored already.
 
-Changes that build on changes would have to be put in one after the other. Here a frame takes two steps at the most,
+Changes that build on changes would have to be made one after the other. Here a frame takes two steps at the most,
 whatever came before: from a row to a key, and from the key to the frame.
 """
 
@@ -24,7 +24,7 @@ from compressed_array.torch._frame_table import KEY, ROW_OF, FrameTable
 from compressed_array.torch._sync import Ints, fetch, on_device, storage_nbytes
 
 WORD = 8
-# The base of a frame, from which it is told what differs: what its lane's key shows, the head of its stretch, the
+# The base of a frame, as changes from which it is stored: its lane's key frame, the first frame of its stretch, the
 # lane's row, a blank frame; or none, as it is a row by itself.
 FROM_KEY, FROM_HEAD, FROM_ROW, FROM_NOTHING, AS_ROW = range(5)
 BASES = 4
@@ -35,12 +35,13 @@ Bools = npt.NDArray[np.bool_]
 
 
 class DeltaCoder(RowCoder):
-    """Stores what changed: of a key since the lane's row, of any other frame since the lane's key.
+    """Stores key frames as changes from the lane's full row, and other frames as changes from the key frame.
 
-    A lane gets a new key, or a new row, when frames have come to differ from the old one so much that it is paid for.
+    A lane gets a new key, or a new row, when frames differ so much from the old one that this takes less memory.
     """
 
-    _has: Bools
+    _has_key: Bools
+    _has_row: Bools
     _key_is_blank: Bools
 
     def __init__(self, frame_nbytes: int, device: torch.device, heap_bytes: int | None) -> None:
@@ -53,9 +54,9 @@ class DeltaCoder(RowCoder):
         # Nothing is taken from the device, which may have nothing left when this is called for; and all is set at once,
         # for the sake of interrupts: what the key of each lane shows, and its row; which of the two it has; whether the
         # key builds on nothing; of keys since the last row the fewest changes, and how many came on top.
-        has, is_blank, counts = np.zeros((0, 2), bool), np.zeros(0, bool), np.zeros(0, np.int64)
-        self._keys, self._lane_rows, self._has, self._key_is_blank = self._none, self._none, has, is_blank
-        self._least, self._excess = counts, counts
+        marks, counts = np.zeros(0, bool), np.zeros(0, np.int64)
+        self._keys, self._lane_rows, self._least, self._excess = self._none, self._none, counts, counts
+        self._has_key, self._has_row, self._key_is_blank = marks, marks, marks
 
     @property
     def nbytes(self) -> int:
@@ -85,13 +86,13 @@ class DeltaCoder(RowCoder):
         self._grow(batch.lanes)
         elements = self.elements(batch.frames)
         lane, each = batch.lane, np.arange(len(batch.lane))
-        head = stretch_heads(lane, batch.turn)
+        head = stretch_heads(lane, batch.nth)
         count, differ = self._compare(elements, lane, head)
         choice = self._choose(count, lane, head)
         length = count[each, np.minimum(choice, FROM_NOTHING)]
         length[choice == AS_ROW] = 0
-        puts = self._collect_puts(elements, lane, head, choice, length, differ)
-        row, start = self._append(elements, np.flatnonzero(choice == AS_ROW), puts, length)
+        patches = self._collect_patches(elements, lane, head, choice, length, differ)
+        row, start = self._append(elements, np.flatnonzero(choice == AS_ROW), patches, length)
 
         own, of_lane = batch.own_link(each), batch.lane_link(lane, LANE_ROW)
         row_of = np.select([choice == AS_ROW, choice == FROM_ROW, choice == FROM_NOTHING], [own, of_lane, BLANK], -1)
@@ -106,15 +107,17 @@ class DeltaCoder(RowCoder):
 
     def decode(self, table: FrameTable, frames: torch.Tensor) -> torch.Tensor:
         words = table.words.index_select(0, frames)
-        return self.bytes_of(self.rows_with(table, words[:, ROW_OF], [words[:, KEY], frames]))
+        return self.bytes_of(self.patched_rows(table, words[:, ROW_OF], [words[:, KEY], frames]))
 
     def _grow(self, lanes: int) -> None:
-        more = lanes - len(self._has)
+        more = lanes - len(self._has_key)
         if more > 0:
             fresh = torch.zeros((more, self.width), dtype=self.element, device=self.device)
             self._keys, self._lane_rows = torch.cat([self._keys, fresh]), torch.cat([self._lane_rows, fresh])
-            self._has = np.concatenate([self._has, np.zeros((more, 2), bool)])
-            self._key_is_blank = np.concatenate([self._key_is_blank, np.zeros(more, bool)])
+            self._has_key, self._has_row, self._key_is_blank = (
+                np.concatenate([marks, np.zeros(more, bool)])
+                for marks in (self._has_key, self._has_row, self._key_is_blank)
+            )
             self._least = np.concatenate([self._least, np.full(more, NEVER)])
             self._excess = np.concatenate([self._excess, np.zeros(more, np.int64)])
 
@@ -133,9 +136,9 @@ class DeltaCoder(RowCoder):
             counts.append(differ.sum(2, dtype=torch.int32))
         (fetched,) = fetch(torch.cat(counts, 1) if len(counts) > 1 else counts[0])
         count = np.ascontiguousarray(np.array(fetched).reshape(BASES, -1).T)
-        count[~self._has[lane, 0], FROM_KEY] = NEVER
+        count[~self._has_key[lane], FROM_KEY] = NEVER
         count[head == np.arange(len(head)), FROM_HEAD] = NEVER
-        count[~self._has[lane, 1], FROM_ROW] = NEVER
+        count[~self._has_row[lane], FROM_ROW] = NEVER
         return count, differ if len(counts) == 1 else None
 
     def _differ(self, elements: torch.Tensor, lane: Ints, head: Ints, part: slice) -> torch.Tensor:
@@ -150,7 +153,7 @@ class DeltaCoder(RowCoder):
 
         All frames of a stretch have the lane's key, or all the stretch's head, but those that are smaller otherwise.
         """
-        whole = self.width * WORD // self.puts.row_nbytes  # changes that cost as much as a row
+        whole = self.width * WORD // self.patches.row_nbytes  # changes that cost as much as a row
         is_head = head == np.arange(len(head))
         stretch = (np.cumsum(is_head) - 1)[head]
         alone = np.where(count[:, FROM_ROW] <= count[:, FROM_NOTHING], FROM_ROW, FROM_NOTHING)
@@ -169,7 +172,7 @@ class DeltaCoder(RowCoder):
         )
         return np.where((changes >= whole) | paid, AS_ROW, choice)
 
-    def _collect_puts(
+    def _collect_patches(
         self,
         elements: torch.Tensor,
         lane: Ints,
@@ -178,10 +181,10 @@ class DeltaCoder(RowCoder):
         length: Ints,
         differ: torch.Tensor | None,
     ) -> list[list[torch.Tensor]]:
-        """Returns what is put into the base that was chosen for each frame, in parts of two columns."""
+        """Returns the patches that make each frame of the base that was chosen for it, in parts of two columns."""
         if not length.any():
             return []
-        lanes, each = len(self._has), np.arange(len(lane))
+        lanes, each = len(self._has_key), np.arange(len(lane))
         if differ is not None and not (choice == AS_ROW).any():
             mask = differ.view(-1, self.width).index_select(0, on_device(choice * len(lane) + each, self.device))
             return [marked(mask, elements, int(length.sum()), self.positions)]
@@ -193,24 +196,24 @@ class DeltaCoder(RowCoder):
             [lane, lanes + lane, 2 * lanes, own + head],
             own + each,
         )
-        puts = []
+        patches = []
         for part in self._chunks(len(lane)):
             total = int(length[part].sum())
             if total:
                 mask = elements[part] != known.index_select(0, on_device(at[part], self.device))
-                puts.append(marked(mask, elements[part], total, self.positions))
-        return puts
+                patches.append(marked(mask, elements[part], total, self.positions))
+        return patches
 
     def _update_lanes(
         self, batch: Batch, elements: torch.Tensor, count: Ints, choice: Ints, head: Ints
     ) -> tuple[Ints, Ints]:
-        """Let lanes know their new keys and rows, the last of each. Returns their links to both."""
+        """Sets the newest key and row of each lane. Returns the links of lanes to both."""
         lanes = np.arange(batch.lanes)
         links = batch.lane_link(lanes, LANE_ROW), batch.lane_link(lanes, LANE_KEY)
         is_key = np.zeros(len(choice), bool)
         is_key[head[choice == FROM_HEAD]] = True
         is_key |= (choice == AS_ROW) | (
-            (choice != FROM_KEY) & ~self._has[batch.lane, 0] & (head == np.arange(len(head)))
+            (choice != FROM_KEY) & ~self._has_key[batch.lane] & (head == np.arange(len(head)))
         )
         if not is_key.any():
             return links
@@ -221,7 +224,7 @@ class DeltaCoder(RowCoder):
         is_row = choice[frames] == AS_ROW
         shown = elements.index_select(0, on_device(frames, self.device))
         self._keys[on_device(lanes, self.device)] = shown
-        self._has[lanes, 0] = True
+        self._has_key[lanes] = True
         self._key_is_blank[lanes] = choice[frames] == FROM_NOTHING
         self._least[lanes] = least = np.minimum(
             self._least[lanes], np.where(choice[frames] == FROM_ROW, count[frames, FROM_ROW], NEVER)
@@ -230,7 +233,7 @@ class DeltaCoder(RowCoder):
         if is_row.any():
             at = on_device(np.flatnonzero(is_row), self.device)
             self._lane_rows[on_device(lanes[is_row], self.device)] = shown.index_select(0, at)
-            self._has[lanes[is_row], 1] = True
+            self._has_row[lanes[is_row]] = True
             self._least[lanes[is_row]], self._excess[lanes[is_row]] = NEVER, 0
         is_new = newest >= 0
         new_row = is_new & (choice[newest] == AS_ROW)
@@ -240,10 +243,10 @@ class DeltaCoder(RowCoder):
         )
 
 
-def stretch_heads(lane: Ints, turn: Ints) -> Ints:
+def stretch_heads(lane: Ints, nth: Ints) -> Ints:
     """Returns for each frame the first of its stretch: up to `KEY_EVERY` frames of a lane that have the same key."""
     order, each = np.argsort(lane, kind="stable"), np.arange(len(lane))
-    first = np.maximum.accumulate(np.where(turn[order] % KEY_EVERY == 0, each, 0))
+    first = np.maximum.accumulate(np.where(nth[order] % KEY_EVERY == 0, each, 0))
     head = np.empty_like(each)
     head[order] = order[first]
     return head

@@ -9,7 +9,7 @@ import torch
 
 from compressed_array._runtime.payloads import Payloads
 from compressed_array.codecs._batches import decode_records, encode_records
-from compressed_array.torch._coders.base import BLANK, Batch, Coded, StagesNothing, starts_of
+from compressed_array.torch._coders.base import BLANK, Batch, Coded, FrameHeap, StagesNothing, starts_of
 from compressed_array.torch._frame_table import LENGTH, START, FrameTable
 from compressed_array.torch._heap import TorchHeap
 from compressed_array.torch._sync import fetch, to_host
@@ -41,8 +41,8 @@ class HostCodecCoder(StagesNothing):
         return Coded(blank, blank, starts_of(first, length), length, blank, lanes, lanes)
 
     def decode(self, table: FrameTable, frames: torch.Tensor) -> torch.Tensor:
-        words = table.words[frames, START : LENGTH + 1]
-        records = self.payloads.gathering(words[:, 0], words[:, 1])
+        words = table.words.index_select(0, frames)
+        records = self.payloads.gathering(words[:, START], words[:, LENGTH])
         order = torch.arange(len(frames), device=self.device) if records.order is None else records.order
         rows, order_of, length = fetch(records.rows, order, records.length)
         _, (data,) = self.payloads.gather(records, rows)
@@ -61,5 +61,5 @@ class HostCodecCoder(StagesNothing):
             sent.select(plain).copy_to(out.reshape(-1), where[plain] * self.frame_nbytes)
         return torch.from_numpy(out).to(self.device, non_blocking=True)
 
-    def heaps(self) -> list[tuple[TorchHeap, int, int | None]]:
-        return [(self.payloads, START, LENGTH)]
+    def heaps(self) -> list[FrameHeap]:
+        return [FrameHeap(self.payloads, START, LENGTH)]

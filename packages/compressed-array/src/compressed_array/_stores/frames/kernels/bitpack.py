@@ -13,13 +13,13 @@ ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @helper
 def low_bits(bits: Word) -> Word:
-    """A mask of so many bits."""
+    """Returns a mask of so many low bits."""
     return (ONE << bits) - ONE if bits < WORD_BITS else ALL
 
 
 @helper
-def widen_row(group: Word, row: Word, nbytes: Word, target: Word) -> None:
-    """Write row number `row` of a group to `target`; behind the group may be read."""
+def unpack_row(group: Word, row: Word, nbytes: Word, target: Word) -> None:
+    """Writes row number `row` of a group to `target`; behind the group may be read."""
     word = np.int64(load8(group))
     columns, width = nbytes // word, BYTE * np.uint64(word)
     head, whole = group + HEAD, low_bits(width)
@@ -31,14 +31,14 @@ def widen_row(group: Word, row: Word, nbytes: Word, target: Word) -> None:
         value = load64(at) >> shift
         if bits + shift > WORD_BITS:
             value |= load8(at + 8) << (WORD_BITS - shift)
-        turned = (value & low_bits(bits)) + least & whole
-        store_word(target + column * word, turned >> ONE | turned << (width - ONE), word)
+        rotated = (value & low_bits(bits)) + least & whole
+        store_word(target + column * word, rotated >> ONE | rotated << (width - ONE), word)
         bit += bits
 
 
 @helper
 def store_word(at: Word, value: Word, word: Word) -> None:
-    """Write the low bytes of a number, and nothing behind them."""
+    """Writes the low bytes of a number, and nothing behind them."""
     if word == 4:
         store32(at, value)
     elif word == 8:
@@ -50,22 +50,22 @@ def store_word(at: Word, value: Word, word: Word) -> None:
 
 
 @helper
-def turned_word(at: Word, width: Word, whole: Word) -> Word:
-    """The word at an address, turned left by one bit."""
+def rotated_word(at: Word, width: Word, whole: Word) -> Word:
+    """Returns the word at an address, rotated left by one bit."""
     value = load64(at) & whole
     return (value << ONE | value >> (width - ONE)) & whole
 
 
 @helper
-def narrow_rows(rows: Word, count: Word, nbytes: Word, word: Word, out: Word) -> Word:
-    """Write rows to `out` as a group and return its size; behind both there is room for a word and more."""
+def bitpack_rows(rows: Word, count: Word, nbytes: Word, word: Word, out: Word) -> Word:
+    """Writes rows to `out` as a group. Returns its size. Behind both there is room for a word and more."""
     columns, width = nbytes // word, BYTE * np.uint64(word)
     whole, head = low_bits(width), out + HEAD
     total = np.uint64(0)
     for column in range(columns):
         least, most = ALL, np.uint64(0)
         for row in range(count):
-            value = turned_word(rows + row * nbytes + column * word, width, whole)
+            value = rotated_word(rows + row * nbytes + column * word, width, whole)
             least, most = min(least, value), max(most, value)
         bits, span = np.uint64(0), most - least
         while span != 0:
@@ -84,7 +84,7 @@ def narrow_rows(rows: Word, count: Word, nbytes: Word, word: Word, out: Word) ->
         for column in range(columns):
             entry = out + HEAD + column * (word + 1)
             bits = load8(entry + word)
-            value = turned_word(rows + row * nbytes + column * word, width, whole) - (load64(entry) & whole)
+            value = rotated_word(rows + row * nbytes + column * word, width, whole) - (load64(entry) & whole)
             gathered |= value << filled
             if filled + bits >= WORD_BITS:
                 store64(at, gathered)

@@ -11,12 +11,12 @@ from compressed_array._stores.frames.kernels.codebooks import decode_words, enco
 
 @c_function("int64(int64, int64, int64, int64, int64, int64)")
 def encode_words_at(frame: Word, size: Word, book: Word, scratch: Word, out: Word, limit: Word) -> Word:
-    """`encode_words`, by itself."""
+    """Does what `encode_words` does, for kernels that call it by its address."""
     return encode_words(frame, size, book, scratch, out, limit)
 
 
 @c_function("int64(int64, int64, int64, int64)")
 def decode_words_at(body: Word, size: Word, book: Word, frame: Word) -> Word:
-    """`decode_words`, by itself; returns the size."""
+    """Does what `decode_words` does, for kernels that call it by its address. Returns the size."""
     decode_words(body, size, book, frame)
     return size

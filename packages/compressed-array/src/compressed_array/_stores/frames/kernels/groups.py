@@ -1,4 +1,7 @@
-"""Whole groups: narrowing full ones, and checking those from outside. Apart, since the first item needs none of it."""
+"""Kernels for whole groups: packing full ones by bits, and checking those from outside.
+
+They are a module by themselves because the first item, which waits for a module to load, needs none of them.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,27 @@ from typing import Any
 import numpy as np
 
 from compressed_array._runtime.numba_tools import Word, jit, load8
-from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, RAW_FRAME, SINCE_LAST, ZSTD
-from compressed_array._stores.frames.kernels.bitpack import narrow_rows, widen_row
+from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, KIND_MASK, RAW_FRAME, SINCE_LAST, ZSTD
+from compressed_array._stores.frames.kernels.bitpack import bitpack_rows
 from compressed_array._stores.frames.kernels.residuals import is_sound
 from compressed_array.codecs._change_kernels import changes_fit, take_varint, varint_ends
 
-KIND_MASK = (1 << KIND_BITS) - 1
-
 
 @jit("void(int64[::1], int64[::1], int64, int64, uint8[:, ::1], int64[::1])")
-def narrow_groups(rows: Any, counts: Any, nbytes: Word, word: Word, out: Any, sizes: Any) -> None:
-    """Write `counts[i]` rows at the address `rows[i]` to `out[i]` as a group of `sizes[i]` bytes."""
+def bitpack_groups(rows: Any, counts: Any, nbytes: Word, word: Word, out: Any, sizes: Any) -> None:
+    """Writes `counts[i]` rows at the address `rows[i]` to `out[i]` as a group of `sizes[i]` bytes."""
     target = np.int64(out.ctypes.data)
     for i in range(rows.shape[0]):
-        sizes[i] = narrow_rows(rows[i], counts[i], nbytes, word, target + i * out.shape[1])
-
-
-@jit("void(int64, int64, int64, int64)")
-def widen_at(group: Word, row: Word, nbytes: Word, target: Word) -> None:
-    """`widen_row`, by itself."""
-    widen_row(group, row, nbytes, target)
+        sizes[i] = bitpack_rows(rows[i], counts[i], nbytes, word, target + i * out.shape[1])
 
 
 @jit("boolean(int64, int64, int64, int64, int64, int64[::1], int64[::1])")
-def group_fits(at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Word, references: Any, books: Any) -> Any:
-    """Whether bytes from outside are a group of `count` frames; what zstd makes of its records is left to zstd.
+def is_valid_group(
+    at: Word, size: Word, plain: Word, count: Word, frame_nbytes: Word, references: Any, books: Any
+) -> Any:
+    """Whether bytes from outside are a group of `count` frames. What zstd frames contain, zstd checks when it decodes.
 
-    `references` says how long each reference is, and `books` where those are that are sound codebooks, or 0.
+    `references` are the lengths of the references, `books` the addresses of those that are sound codebooks, or 0.
     """
     end = at + size
     if plain:

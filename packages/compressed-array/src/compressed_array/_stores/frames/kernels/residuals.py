@@ -1,4 +1,4 @@
-"""`residuals`, to memory."""
+"""The kernels of `residuals`: predictions subtracted from frames in memory, and added again."""
 
 from __future__ import annotations
 
@@ -7,18 +7,32 @@ from typing import Any
 import numpy as np
 
 from compressed_array._runtime.numba_tools import Word, bytes_at, helper, load8, load64, store8
-from compressed_array._stores.frames.kernels.codebooks import words_fit
-from compressed_array._stores.frames.residuals import BEFORE, BOOK, NUMBER_AT, REFERENCE, SIZE_BITS, ZSTD_BEGINS
+from compressed_array._stores.frames.kernels.codebooks import are_valid_words
+from compressed_array._stores.frames.residuals import (
+    BOOK,
+    FIRST_BYTE,
+    NEIGHBOUR,
+    NUMBER_AT,
+    REFERENCE,
+    SIZE_BITS,
+    SIZE_MASK,
+    ZSTD_BEGINS,
+)
 from compressed_array.codecs._change_kernels import put_varint, take_varint, varint_ends
-
-SIZE_MASK, FIRST_BYTE = (1 << SIZE_BITS) - 1, (1 << NUMBER_AT) - 1
 
 
 @helper
-def take_foretold(frame: Word, size: Word, how: Word, references: Any, target: Word) -> None:
-    """Put what is left of a frame at `target`."""
-    number, width, start, base = how >> NUMBER_AT, np.int64(1) << (how & SIZE_MASK), np.int64(0), np.int64(0)
-    if (how & FIRST_BYTE) >> SIZE_BITS == BEFORE:
+def predictor(prediction: Word) -> Word:
+    """Returns what predicts, according to the code of a prediction: `NEIGHBOUR`, `REFERENCE` or `BOOK`."""
+    return (prediction & FIRST_BYTE) >> SIZE_BITS
+
+
+@helper
+def subtract_prediction(frame: Word, size: Word, prediction: Word, references: Any, target: Word) -> None:
+    """Writes the residual of a frame to `target`."""
+    number, width = prediction >> NUMBER_AT, np.int64(1) << (prediction & SIZE_MASK)
+    start, base = np.int64(0), np.int64(0)
+    if predictor(prediction) == NEIGHBOUR:
         start, base = number, frame
     else:
         base = references[number]
@@ -37,11 +51,11 @@ def take_foretold(frame: Word, size: Word, how: Word, references: Any, target: W
 
 
 @helper
-def put_foretold(left: Word, size: Word, how: Word, base: Word, frame: Word) -> None:
-    """Turn what is left into the frame; `base` is where the reference is, if one foretold it."""
-    start, step, width = np.int64(0), size, np.int64(1) << (how & SIZE_MASK)
-    if (how & FIRST_BYTE) >> SIZE_BITS == BEFORE:
-        start, step, base = how >> NUMBER_AT, how >> NUMBER_AT, frame
+def add_prediction(left: Word, size: Word, prediction: Word, base: Word, frame: Word) -> None:
+    """Writes the frame of the residual at `left`; `base` is where the reference is, if one predicts it."""
+    start, step, width = np.int64(0), size, np.int64(1) << (prediction & SIZE_MASK)
+    if predictor(prediction) == NEIGHBOUR:
+        start, step, base = prediction >> NUMBER_AT, prediction >> NUMBER_AT, frame
     rest = bytes_at(left, size)
     if width > 1:
         elements, pixels = size // width, bytes_at(frame, size)
@@ -64,15 +78,15 @@ def put_foretold(left: Word, size: Word, how: Word, base: Word, frame: Word) -> 
 
 
 @helper
-def put_head(at: Word, how: Word) -> Word:
-    """Write what stands before a zstd frame that was made so, and return where it ends."""
-    store8(at, np.uint64(how & FIRST_BYTE))
-    return put_varint(at + 1, how >> NUMBER_AT)
+def put_code(at: Word, prediction: Word) -> Word:
+    """Writes the code of a prediction, in front of a zstd frame. Returns where it ends."""
+    store8(at, np.uint64(prediction & FIRST_BYTE))
+    return put_varint(at + 1, prediction >> NUMBER_AT)
 
 
 @helper
 def split_record(body: Word) -> Word:
-    """How a record of zstd's was made, and where its zstd frame begins."""
+    """Returns the code of a zstd record's prediction, and where its zstd frame begins."""
     if load8(body) == ZSTD_BEGINS:
         return np.int64(0), body
     number, at = take_varint(body + 1)
@@ -80,30 +94,30 @@ def split_record(body: Word) -> Word:
 
 
 @helper
-def is_by_book(how: Word) -> Word:
-    """Whether a codebook foretells a frame."""
-    return (how & FIRST_BYTE) >> SIZE_BITS == BOOK
+def is_by_book(prediction: Word) -> Word:
+    """Whether a frame was coded by a codebook."""
+    return predictor(prediction) == BOOK
 
 
 @helper
-def book_of(how: Word, references: Word) -> Word:
-    """Where the codebook is that foretells a frame."""
-    return np.int64(load64(references + 8 * (how >> NUMBER_AT)))
+def book_of(prediction: Word, references: Word) -> Word:
+    """Returns the address of the codebook that a frame was coded by."""
+    return np.int64(load64(references + 8 * (prediction >> NUMBER_AT)))
 
 
 @helper
-def reference_of(how: Word, references: Word) -> Word:
-    """Where the reference is that foretold a frame, or 0 if none did."""
-    if (how & FIRST_BYTE) >> SIZE_BITS != REFERENCE:
+def reference_of(prediction: Word, references: Word) -> Word:
+    """Returns the address of the reference that predicts a frame, or 0 if none does."""
+    if predictor(prediction) != REFERENCE:
         return np.int64(0)
-    return np.int64(load64(references + 8 * (how >> NUMBER_AT)))
+    return np.int64(load64(references + 8 * (prediction >> NUMBER_AT)))
 
 
 @helper
 def is_sound(body: Word, end: Word, size: Word, references: Any, books: Any) -> Word:
-    """Whether a record of zstd's, or by a codebook, from outside, is made in a way that there is.
+    """Whether a record from outside, of zstd's or by a codebook, has a code that it can have.
 
-    `references` says how long each is, and `books` where those are that are sound codebooks, or 0.
+    `references` are the lengths of the references, `books` the addresses of those that are sound codebooks, or 0.
     """
     if body >= end:
         return False
@@ -111,13 +125,13 @@ def is_sound(body: Word, end: Word, size: Word, references: Any, books: Any) -> 
         return True
     if varint_ends(body + 1, end) < 0:
         return False
-    how, rest = split_record(body)
-    if is_by_book(how):
-        number = how >> NUMBER_AT
-        return number < books.shape[0] and books[number] != 0 and words_fit(rest, end, size, books[number])
-    number, foretells = how >> NUMBER_AT, (how & FIRST_BYTE) >> SIZE_BITS
-    if size % (np.int64(1) << (how & SIZE_MASK)) != 0:
+    prediction, rest = split_record(body)
+    if is_by_book(prediction):
+        number = prediction >> NUMBER_AT
+        return number < books.shape[0] and books[number] != 0 and are_valid_words(rest, end, size, books[number])
+    number, predicts_by = prediction >> NUMBER_AT, predictor(prediction)
+    if size % (np.int64(1) << (prediction & SIZE_MASK)) != 0:
         return False
-    if foretells == BEFORE:
+    if predicts_by == NEIGHBOUR:
         return 0 < number <= size
-    return foretells == REFERENCE and number < references.shape[0] and references[number] >= size
+    return predicts_by == REFERENCE and number < references.shape[0] and references[number] >= size

@@ -1,4 +1,4 @@
-"""What numpy and other C code find where they look for a compressed array's memory: nothing that can be used.
+"""The decoy: what numpy and other C code find where they look for a compressed array's memory, and cannot use.
 
 An ndarray has memory, and C code takes it without asking: `np.asarray(a)`, `f.write(a)`, `rng.random(out=a)`. No record
 is in what it finds here. There are references to one object that refuses every operation by name, so that comparing,
@@ -32,7 +32,7 @@ TOTAL_BITS, ELEMENT_BITS = 48, (29, 26, 22)
 
 
 class Refusing:
-    """Stands where an item should be; whatever is done with it raises."""
+    """Stands where an item would be. Whatever is done with it raises."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise UnsupportedOperationError(ADVICE)
@@ -48,8 +48,8 @@ class Refusing:
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refuse
 
 
-class Memory:
-    """Shows memory to numpy as read-only, and is nothing that numpy could ask to write to after all."""
+class ReadOnlyMemory:
+    """Shows memory to numpy as read-only, by an object that numpy cannot make writable."""
 
     def __init__(self, memory: Bytes) -> None:
         self._memory = memory
@@ -57,17 +57,18 @@ class Memory:
 
 
 @cache
-def outside() -> npt.NDArray[Any]:
-    """The array whose memory every compressed array shows."""
+def decoy_array() -> npt.NDArray[Any]:
+    """Returns the read-only array that C code finds instead of any compressed array's memory."""
     for bits in ELEMENT_BITS[:-1]:
         with suppress(MemoryError):
-            return _outside_of(bits)
-    return _outside_of(ELEMENT_BITS[-1])
+            return _decoy_of(bits)
+    return _decoy_of(ELEMENT_BITS[-1])
 
 
-def _outside_of(element_bits: int) -> npt.NDArray[Any]:
+def _decoy_of(element_bits: int) -> npt.NDArray[Any]:
     refusing, nbytes = Refusing(), 2**element_bits
-    # numpy may take an array for a sequence of choices, at most 64, and not see that its length is that of another one.
+    # `np.choose(which, a)` takes `len(a)` choices from the decoy, at most 64, and not every numpy checks that it has so
+    # many: with 64 on its first axis, all of them are there, and the first one refuses.
     shape = (64, *[2] * (TOTAL_BITS - element_bits - 6))
     # Floats beside the object: numpy casts records of a single field to numbers. Two, which `tolist` makes an array of:
     # Python takes the same object to be equal without asking it, and an array of two has no truth.
@@ -87,8 +88,8 @@ def _outside_of(element_bits: int) -> npt.NDArray[Any]:
         cells = memory[place : place + sum(strides[:-1]) + 24].view(np.uint64).reshape(-1, 3)
         cells[:] = *np.full(2, np.nan).view(np.uint64), id(refusing)
     KEPT.append(refusing)
-    return np.ndarray(shape, element, np.asarray(Memory(memory)), strides=strides)
+    return np.ndarray(shape, element, np.asarray(ReadOnlyMemory(memory)), strides=strides)
 
 
-# The memory has addresses, which count as no reference.
+# Keeps the objects alive: the decoy holds their raw addresses, not references.
 KEPT: list[Refusing] = []

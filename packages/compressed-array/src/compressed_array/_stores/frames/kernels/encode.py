@@ -1,6 +1,7 @@
-"""Frames of items, in memory: what of an item is new, how a frame is taken out of it, and its smallest record.
+"""Encoding, in memory: which frames of an item are new, how one is taken out of it, and its smallest record.
 
-What kinds of record there are is said in `groups`, and how frames are found in memory in `layouts`.
+`groups` says what kinds of record there are, and `layouts` how frames are found in memory. `records.encode_frame` makes
+the same records with numpy.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from compressed_array._runtime.numba_tools import (
     store64,
 )
 from compressed_array._stores.frames.groups import FROM_REFERENCE, KIND_BITS, RAW_FRAME, SINCE_LAST, ZSTD
-from compressed_array._stores.frames.kernels.residuals import is_by_book, put_head, take_foretold
-from compressed_array._stores.frames.lanes import DELTA, ENOUGH, INTRA, ROOM
+from compressed_array._stores.frames.kernels.residuals import is_by_book, put_code, subtract_prediction
+from compressed_array._stores.frames.lanes import ROOM, SMALL_ENOUGH
 from compressed_array._stores.frames.layouts import WIDEST_MASK
-from compressed_array._stores.frames.residuals import AS_IT_IS, NUMBER_AT
+from compressed_array._stores.frames.residuals import NO_PREDICTION, NUMBER_AT
+from compressed_array._stores.frames.settings import AS_CHANGES, AS_ZSTD
 from compressed_array.codecs._change_kernels import copy_short, encode_changes, first_difference, put_varint
 
 
 @helper
 def is_shifted(item: Word, before: Word, frames: Word, geometry: Any) -> Word:
-    """Whether an item is the one before without its first frames, and with as many new ones behind."""
-    record, places, shift = geometry.record, geometry.places, frames * geometry.run
+    """Whether an item is the one before without its first `frames` frames, and with as many new ones behind."""
+    item_nbytes, places, shift = geometry.item_nbytes, geometry.places, frames * geometry.run
     pitch = geometry.depth * geometry.run
     if pitch > WIDEST_MASK:
         same = pitch - shift
@@ -45,15 +47,15 @@ def is_shifted(item: Word, before: Word, frames: Word, geometry: Any) -> Word:
     masks = geometry.masks + 8 * (frames - 1) * pitch
     at, k = np.int64(0), np.int64(0)
     if 8 % pitch == 0:
-        while at + 128 + shift <= record:
+        while at + 128 + shift <= item_nbytes:
             if difference(item + at, before + at + shift) & load64(masks) != 0:
                 return False
             at += 128
-    while at + 8 + shift <= record:
+    while at + 8 + shift <= item_nbytes:
         if (load64(item + at) ^ load64(before + at + shift)) & load64(masks + 8 * k) != 0:
             return False
         at, k = at + 8, k + 1 if k + 1 < pitch else np.int64(0)
-    while at + shift < record:
+    while at + shift < item_nbytes:
         if at % pitch < pitch - shift and load8(item + at) != load8(before + at + shift):
             return False
         at += 1
@@ -62,9 +64,9 @@ def is_shifted(item: Word, before: Word, frames: Word, geometry: Any) -> Word:
 
 @helper
 def count_new(item: Word, before: Word, geometry: Any) -> Word:
-    """How many frames of an item are new to one that comes after another: none, some at its end, or all."""
-    record, depth = geometry.record, geometry.depth
-    if first_difference(item, before, np.int64(0), record) >= record:
+    """Returns how many frames of an item are new since the item before it: none, some at its end, or all."""
+    item_nbytes, depth = geometry.item_nbytes, geometry.depth
+    if first_difference(item, before, np.int64(0), item_nbytes) >= item_nbytes:
         return np.int64(0)
     for frames in range(1, depth):
         if is_shifted(item, before, np.int64(frames), geometry):
@@ -73,14 +75,15 @@ def count_new(item: Word, before: Word, geometry: Any) -> Word:
 
 
 @helper
-def move_on(kept: Word, item: Word, new: Word, geometry: Any) -> None:
-    """Have what is kept of the item before followed by an item with so many new frames, which alone are read of it.
+def update_last_item(kept: Word, item: Word, new: Word, geometry: Any) -> None:
+    """Updates the lane's remembered item in place, reading only the new frames.
 
-    Another thread may change the item meanwhile. So every byte of it is read once, and what is kept is what there is.
+    Another thread may change the item meanwhile. So every byte of it is read once, and frames are then taken from what
+    the lane remembers.
     """
-    record, places, run = geometry.record, geometry.places, geometry.run
+    item_nbytes, places, run = geometry.item_nbytes, geometry.places, geometry.run
     if new >= geometry.depth:
-        copy_bytes(kept, item, record)
+        copy_bytes(kept, item, item_nbytes)
         return
     shift, pitch = new * run, geometry.depth * run
     if pitch > WIDEST_MASK:
@@ -93,25 +96,25 @@ def move_on(kept: Word, item: Word, new: Word, geometry: Any) -> None:
         return
     masks, at, k = geometry.masks + 8 * (new - 1) * pitch, np.int64(0), np.int64(0)
     if 8 % pitch == 0:
-        while at + 128 + shift <= record:
+        while at + 128 + shift <= item_nbytes:
             merge(kept + at, kept + at + shift, item + at, load64(masks))
             at += 128
-    while at + 8 + shift <= record:
+    while at + 8 + shift <= item_nbytes:
         mask = load64(masks + 8 * k)
         store64(kept + at, (load64(kept + at + shift) & mask) | (load64(item + at) & ~mask))
         at, k = at + 8, k + 1 if k + 1 < pitch else np.int64(0)
-    while at < record:
+    while at < item_nbytes:
         store8(kept + at, load8(kept + at + shift if at % pitch < pitch - shift else item + at))
         at += 1
 
 
 @helper
 def take_frame(item: Word, index: Word, geometry: Any, target: Word) -> None:
-    """Lay a frame of an item out in C order."""
+    """Copies a frame of an item to `target` in C order."""
     start, piece = item + index * geometry.run, geometry.piece
-    columns, step = geometry.columns, geometry.column_step
+    columns, step = geometry.columns, geometry.column_stride
     for row in range(geometry.rows):
-        source, out = start + row * geometry.row_step, target + row * columns * piece
+        source, out = start + row * geometry.row_stride, target + row * columns * piece
         if piece > 1:
             for column in range(columns):
                 copy_short(out + column * piece, source + column * step, piece)
@@ -127,36 +130,24 @@ def take_frame(item: Word, index: Word, geometry: Any, target: Word) -> None:
 
 @helper
 def encode_frame(
-    frame: Word,
-    last: Word,
-    size: Word,
-    mode: Word,
-    scratch: Word,
-    references: Any,
-    reference: Word,
-    worth: Word,
-    compress: Word,
-    context: Word,
-    level: Word,
-    how: Word,
-    encode_words: Word,
-    out: Word,
+    frame: Word, last: Word, size: Word, mode: Word, scratch: Word, references: Any, encoding: Any, out: Word
 ) -> Word:
-    """Write the smallest record for a frame to `out` and return its size; `last` is 0 where no frame came before.
+    """Writes the smallest record for a frame to `out`. Returns its size. `last` is 0 where the group has no frame yet.
 
-    Of more than `worth` bytes, zstd may make fewer: of the frame, or of what is left of it, as `how` says. Or a
-    codebook may, by the function at `encode_words`, and zstd is given the frames of which that does not.
+    Records above `worth_zstd` bytes are also tried with the codebook that `prediction` names, and with zstd where it
+    names none or the codebook does not help.
     """
+    prediction, compress = encoding.prediction, encoding.compress
     kind, best, body, spare, head = np.int64(RAW_FRAME), size, frame, scratch, np.int64(0)
     slot = size + (size >> 8) + ROOM
     other = scratch + slot
-    if mode == DELTA:
+    if mode == AS_CHANGES:
         if last != 0:
             found = encode_changes(frame, last, size, spare, best - 1)
             if found >= 0:
                 kind, best, body, spare, other = np.int64(SINCE_LAST), found, spare, other, spare
-        base = reference
-        while best * ENOUGH > size:
+        base = encoding.reference
+        while best * SMALL_ENOUGH > size:
             found = encode_changes(frame, references[base], size, spare + 1, best - 2)
             if found >= 0:
                 store8(spare, np.uint64(base))
@@ -164,28 +155,28 @@ def encode_frame(
             if base == 0:
                 break
             base = np.int64(0)
-    is_worth = best > 1 and (mode == INTRA or best > worth)
-    if is_worth and is_by_book(how):
-        head = put_head(out, how) - out  # which is written over
-        book, limit = references[how >> NUMBER_AT], best - head - 1
-        found = call_sizes(encode_words, frame, size, book, scratch + 3 * slot, spare, limit)
+    is_worth = best > 1 and (mode == AS_ZSTD or best > encoding.worth_zstd)
+    if is_worth and is_by_book(prediction):
+        head = put_code(out, prediction) - out  # which is written over
+        book, limit = references[prediction >> NUMBER_AT], best - head - 1
+        found = call_sizes(encoding.encode_words, frame, size, book, scratch + 3 * slot, spare, limit)
         if found >= 0:
             kind, best, body, is_worth = np.int64(ZSTD), found + head, spare, False
         else:
-            how, head = np.int64(AS_IT_IS), np.int64(0)
+            prediction, head = np.int64(NO_PREDICTION), np.int64(0)
     if is_worth and compress != 0:
         # All the room that zstd may ask for: with less, it makes other bytes of what hardly shrinks.
         source = frame
-        if how != AS_IT_IS:
+        if prediction != NO_PREDICTION:
             source = scratch + 3 * slot
-            take_foretold(frame, size, how, references, source)
-            head = put_head(out, how) - out  # which is written over
-        found = call_sizes(compress, context, spare, slot, source, size, level)
+            subtract_prediction(frame, size, prediction, references, source)
+            head = put_code(out, prediction) - out  # which is written over
+        found = call_sizes(compress, encoding.context, spare, slot, source, size, encoding.level)
         if found > 0 and found + head < best:
             kind, best, body = np.int64(ZSTD), found + head, spare
     at = put_varint(out, best << KIND_BITS | kind)
-    if kind == ZSTD and how != AS_IT_IS:
-        at = put_head(at, how)
+    if kind == ZSTD and prediction != NO_PREDICTION:
+        at = put_code(at, prediction)
         best -= head
     copy_bytes(at, body, best)
     return at + best - out

@@ -14,8 +14,7 @@ from compressed_array._array import pickling
 from compressed_array._stores.frames import engine_native, residuals, stacks
 from compressed_array._stores.frames.engine_native import NativeEngine
 from compressed_array._stores.frames.engine_numpy import NumpyEngine
-from compressed_array._stores.frames.lanes import ROWS
-from compressed_array._stores.frames.settings import SMALL_FRAME
+from compressed_array._stores.frames.settings import AS_ROWS, SMALL_FRAME
 from compressed_array.codecs.delta import Delta
 from core_helpers.arrays import assert_same
 from core_helpers.streams import FRAME_CODECS, Screens, Stacked, assert_same_inside, check_store
@@ -90,7 +89,7 @@ def test_a_camera_of_which_pixels_are_foretold(dtype: str) -> None:
     top = np.iinfo(dtype).max
     plain = np.rint(smooth * top + rng.normal(0, top / 100, smooth.shape)).astype(dtype)
     array = compare((64, 32, 32), plain.dtype, 2, "auto", [(t % 64, frame) for t, frame in enumerate(plain)])
-    assert array.store._policy.settings.foretold != residuals.AS_IT_IS
+    assert array.store._policy.settings.prediction != residuals.NO_PREDICTION
 
 
 @pytest.mark.parametrize("dtype", ["<f4", "<i8"])
@@ -101,12 +100,12 @@ def test_states_by_a_codebook(dtype: str) -> None:
     states[120:125], states[60:62] = 0, states[59]
     states[:, :, 7] = np.where(rng.random((200, 2)) < 0.1, -(2**20) + 1, states[:, :, 7])
     array = compare((64, 2, 90), states.dtype, 1, "auto", [(t % 64, items) for t, items in enumerate(states)])
-    assert residuals.foretells(array.store._policy.settings.foretold) == residuals.BOOK
+    assert residuals.predictor(array.store._policy.settings.prediction) == residuals.BOOK
 
 
 def test_a_stack_that_is_seen_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are looked at now and then are counted alike, by whichever way they are written."""
-    monkeypatch.setattr(stacks, "ASK_AGAIN", 100)
+    monkeypatch.setattr(stacks, "TRY_AGAIN", 100)
     noise = Screens(1, (2, 4, 20, 20), "noise")
     writes: Writes = [(t % 70, noise.next()) for t in range(190)]
     writes += ring(Stacked(2, 4, (1, 20, 20)), 300, 70)
@@ -124,7 +123,7 @@ def test_small_items_are_rows(codec: str, length: int) -> None:
         writes += [(2 * t % 120, vectors[t]), ((2 * t + 1) % 120, vectors[t + 1])]
     array = compare((120, 2, length), np.float32, 1, codec, writes)
     # Larger ones only where nothing makes them smaller, as of these numbers: "auto" alone looks for that.
-    assert (array.store._policy.settings.mode == ROWS) == (4 * length < SMALL_FRAME or codec == "auto")
+    assert (array.store._policy.settings.mode == AS_ROWS) == (4 * length < SMALL_FRAME or codec == "auto")
 
 
 @pytest.mark.parametrize("codec", FRAME_CODECS)
@@ -216,3 +215,16 @@ def test_runs_at_both_ends_of_a_frame(size: int) -> None:
         frames[t, 100 : 100 + length] ^= np.uint8(255)
     writes = [(slice(t, t + 3), frames[t : t + 3]) for t in range(0, 60, 3)]
     compare(frames.shape, np.uint8, 1, "delta/16", writes)
+
+
+def test_a_layout_that_is_given_holds_for_both_parts_of_a_read() -> None:
+    writes = ring(Stacked(1, 4, (1, 20, 20)), 40, 40)
+    for native in (True, False):
+        array = written(native, (40, *writes[0][1].shape), np.uint8, 3, Delta(64, 0, 1), writes)
+        store, numbers = array.store, array.cells.numbers.reshape(-1)[[7, 21, 30]]
+        single = np.ones_like(store._frames.layout_table)
+        single["inner"] = 400
+        out, other_out = np.zeros((2, 3, 400), np.uint8)
+        store.engine.read(numbers, out, numbers[::-1].copy(), other_out, layouts=single)
+        np.testing.assert_array_equal(out, array[[7, 21, 30]].reshape(3, 4, 400)[:, -1])
+        np.testing.assert_array_equal(other_out, out[::-1])

@@ -1,4 +1,7 @@
-"""What is new in items that follow each other, in memory: for stores that keep the frames themselves elsewhere."""
+"""Finds, on the host, the new frames of items from there, which are to be sent to a torch device.
+
+What makes a frame new is decided in `kernels.encode.count_new`, as for frames that are kept in RAM.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,19 @@ import numba
 import numpy as np
 
 from compressed_array._runtime.numba_tools import Word, copy_bytes, jit
-from compressed_array._stores.frames.kernels.items import count_new, move_on, take_frame
-from compressed_array._stores.frames.kernels.tables import geometry_at, lane_at
-from compressed_array._stores.frames.kernels.write import INTEGER, WORDS
+from compressed_array._stores.frames.kernels.encode import count_new, take_frame, update_last_item
+from compressed_array._stores.frames.kernels.tables import INTEGER, WORDS, geometry_at, lane_at
 
 NOTHING = numba.types.void
 
 
 @jit(INTEGER(INTEGER, INTEGER, INTEGER, WORDS, INTEGER, WORDS))
 def count_new_frames(source: Word, stride: Word, geometry_address: Word, lane_of: Any, lanes: Word, new: Any) -> Word:
-    """How many frames of each item are new to its lane, or to the item of that lane before it in the batch; and all."""
+    """Counts the new frames of each item into `new`. Returns how many there are in all.
+
+    A frame is new if the item before it did not have it: the one of that lane before it in the batch, else the lane's
+    last item.
+    """
     total, geometry = np.int64(0), geometry_at(geometry_address)
     for i in range(lane_of.shape[0]):
         lane, item = lane_at(lanes, lane_of[i]), source + i * stride
@@ -34,25 +40,25 @@ def count_new_frames(source: Word, stride: Word, geometry_address: Word, lane_of
 
 @jit(NOTHING(INTEGER, INTEGER, INTEGER, WORDS, INTEGER))
 def take_frames(source: Word, stride: Word, geometry_address: Word, frames: Any, target: Word) -> None:
-    """Lay frames out in C order, one after the other; they are counted over all items."""
+    """Copies frames to `target` in C order, one after the other. `frames` are their places among those of all items."""
     geometry = geometry_at(geometry_address)
     depth = geometry.depth
     for k in range(frames.shape[0]):
         item, index = source + frames[k] // depth * stride, frames[k] % depth
-        take_frame(item, np.int64(index), geometry, target + k * geometry.frame)
+        take_frame(item, np.int64(index), geometry, target + k * geometry.frame_nbytes)
 
 
 @jit(NOTHING(INTEGER, INTEGER, INTEGER, WORDS, INTEGER))
 def remember(source: Word, stride: Word, geometry_address: Word, lane_of: Any, lanes: Word) -> None:
-    """Let lanes know their last items."""
-    record = geometry_at(geometry_address).record
+    """Copies the last item of each lane in the batch to where the lane remembers it."""
+    item_nbytes = geometry_at(geometry_address).item_nbytes
     for i in range(lane_of.shape[0]):
         lane = lane_at(lanes, lane_of[i])
         lane.in_batch, lane.last = source + i * stride, 1
     for i in range(lane_of.shape[0]):  # of many items that went to one lane, the last
         lane = lane_at(lanes, lane_of[i])
         if lane.in_batch != 0:
-            copy_bytes(lane.item, lane.in_batch, record)
+            copy_bytes(lane.item, lane.in_batch, item_nbytes)
             lane.in_batch = 0
 
 
@@ -67,10 +73,10 @@ def take_new_frames(
     target: Word,
     room: Word,
 ) -> Word:
-    """All of it in one call: how many frames are new, laid out item by item; if too many, less than 0 and nothing done.
+    """Counts, copies and remembers new frames in one call. Returns how many there are.
 
-    Items without any are those that their lanes remember. Another thread may change the others meanwhile: what lanes
-    remember of them is what is laid out.
+    Returns a negative count, having changed nothing, if they do not fit. Another thread may change the items meanwhile:
+    frames are copied from what lanes remember of them.
     """
     total = count_new_frames(source, stride, geometry_address, lane_of, lanes, new)
     if total > room:
@@ -80,9 +86,9 @@ def take_new_frames(
     for i in range(lane_of.shape[0]):
         lane = lane_at(lanes, lane_of[i])
         if new[i] > 0:
-            move_on(lane.item, source + i * stride, new[i], geometry)
+            update_last_item(lane.item, source + i * stride, new[i], geometry)
             lane.last = 1
         for index in range(depth - new[i], depth):
             take_frame(lane.item, np.int64(index), geometry, at)
-            at += geometry.frame
+            at += geometry.frame_nbytes
     return total
