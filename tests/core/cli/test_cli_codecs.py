@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("typer")
 
 import compressed_array as ca
-from core_helpers.command_line import answer, text
+from core_helpers.command_line import answer, run_program, text
 
 KNOWN = ca.available_codecs()
 
@@ -46,3 +46,9 @@ def test_what_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch
     known = KNOWN | {"zstd": ca.registry.CodecInfo(False, "zstd"), "lz4-block": ca.registry.CodecInfo(False, "lz4")}
     monkeypatch.setattr(ca, "available_codecs", lambda: known)
     assert "pip install 'compressed-array[lz4,zstd" in text("codecs").replace("isal,", "")
+
+
+def test_names_are_whole_in_a_narrow_terminal() -> None:
+    lines = run_program("codecs", columns=20).stdout.splitlines()
+    assert lines[1 : 2 * len(KNOWN) + 1 : 2] == list(KNOWN)  # each before the rest of its row
+    assert max(map(len, lines[: 2 * len(KNOWN) + 1])) <= 20

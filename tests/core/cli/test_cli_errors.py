@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 pytest.importorskip("typer")
 
 import compressed_array as ca
-from core_helpers.command_line import complaint, run_program, text
+from core_helpers.command_line import complaint, invoke, run_program, text
 
 pytestmark = pytest.mark.long
 
@@ -66,9 +68,41 @@ def test_wrong_wishes(file: Path, command: str) -> None:
     assert "--item-ndim is from 0 to 1" in complaint(command, file, "--item-ndim", "5", code=2)
     assert "either a file or --env" in complaint(command, code=2)
     assert "either a file or --env" in complaint(command, file, "--env", "CartPole-v1", code=2)
+    assert "is for files" in complaint(command, "--env", "CartPole-v1", "--item-ndim", "0", code=2)
+
+
+@pytest.mark.parametrize("command", TAKE_FILES)
+def test_archives_that_numpy_cannot_read(tmp_path: Path, command: str) -> None:
+    np.savez_compressed(tmp_path / "whole.npz", a=np.arange(60_000, dtype=np.uint16))
+    raw = bytearray((tmp_path / "whole.npz").read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    (tmp_path / "bit.npz").write_bytes(raw)
+    for name, entry in (("text.npz", b"x"), ("nothing.npz", b"")):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("a.npy", entry)
+    huge = io.BytesIO()
+    np.lib.format.write_array_header_1_0(huge, {"descr": "|u1", "fortran_order": False, "shape": (10**26,)})
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
+        archive.writestr("a.npy", huge.getvalue())
+    for name in ("bit.npz", "text.npz", "nothing.npz", "huge.npz"):
+        assert name in complaint(command, tmp_path / name, code=1)
+
+
+def test_empty_texts_are_measured(tmp_path: Path) -> None:
+    np.save(tmp_path / "texts.npy", np.array([b""] * 10))
+    result = invoke("recommend", tmp_path / "texts.npy")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("10 items of () |S1, 10 B\n")
+
+
+def test_a_program_without_an_output(file: Path) -> None:
+    command = f"{sys.executable} -m compressed_array codecs >&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
 
 
 def test_wrong_conversions(file: Path, tmp_path: Path) -> None:
+    assert "leave --key k out" in complaint("convert", file, tmp_path / "b.ca", "--key", "k", code=2)
     assert ".npy, .npz, .ca" in complaint("convert", file, tmp_path / "b.txt", code=2)
     assert "no such folder" in complaint("convert", file, tmp_path / "none" / "b.ca", code=2)
     assert "unknown codec" in complaint("convert", file, tmp_path / "b.ca", "--codec", "nope", code=2)

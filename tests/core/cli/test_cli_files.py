@@ -99,6 +99,22 @@ def test_vectors_are_no_pictures(tmp_path: Path) -> None:
     assert "no pictures" in complaint("inspect", tmp_path / "a.npy", "--frames", tmp_path / "s.png", code=2)
 
 
+def test_a_picture_is_never_written_over_what_it_is_of(saved: Path, tmp_path: Path) -> None:
+    data = saved.read_bytes()
+    assert ".png" in complaint("inspect", saved, "--frames", saved, code=2)
+    assert saved.read_bytes() == data
+    for name in ("strip.jpg", "strip"):
+        assert ".png" in complaint("inspect", saved, "--frames", tmp_path / name, code=2)
+    (tmp_path / "array.png").write_bytes(data)
+    (tmp_path / "link.png").symlink_to(tmp_path / "array.png")
+    for name in ("array.png", "link.png"):
+        line = complaint("inspect", tmp_path / "array.png", "--frames", tmp_path / name, code=2)
+        assert "another name" in line
+    assert (tmp_path / "array.png").read_bytes() == data
+    assert "no such folder" in complaint("inspect", saved, "--frames", tmp_path / "none" / "s.png", code=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["array.png", "frames.ca", "link.png"]
+
+
 def test_a_pickle_is_opened_only_if_it_is_trusted(tmp_path: Path, frames: np.ndarray) -> None:
     mark = tmp_path / "ran"
 
@@ -165,6 +181,16 @@ def test_convert_loses_nothing(tmp_path: Path, name: str) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(way)
 
 
+@pytest.mark.parametrize("shape", [(0, 84, 84), (5, 0)])
+def test_nothing_is_converted_and_shown(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(shape, np.uint8))
+    for target in ("b.ca", "b.npz", "b.npy"):
+        assert f"{shape} uint8" in text("convert", tmp_path / "a.npy", tmp_path / target)
+    assert f"shape   {shape} uint8" in text("inspect", tmp_path / "b.ca")
+    assert f"{shape} uint8" in text("convert", tmp_path / "b.ca", tmp_path / "c.npy")
+    assert np.load(tmp_path / "c.npy").shape == shape
+
+
 def test_convert_takes_codec_and_items(saved: Path, tmp_path: Path, frames: np.ndarray) -> None:
     answer("convert", saved, tmp_path / "b.ca", "--codec", "gzip3", "--item-ndim", "1")
     array = ca.load(tmp_path / "b.ca")
@@ -179,6 +205,9 @@ def test_convert_takes_one_of_several(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.arange(6).reshape(2, 3), y=np.ones((2, 2)))
     assert "x, y" in complaint("convert", tmp_path / "a.npz", tmp_path / "b.ca", code=2)
     assert not (tmp_path / "b.ca").exists()
+    answer("convert", tmp_path / "a.npz", tmp_path / "b.npz")
+    with np.load(tmp_path / "b.npz") as file:
+        assert {name: file[name].tolist() for name in file.files} == {"x": [[0, 1, 2], [3, 4, 5]], "y": [[1, 1]] * 2}
     answer("convert", tmp_path / "a.npz", tmp_path / "b.npz", "--key", "y")
     with np.load(tmp_path / "b.npz") as file:
         assert file.files == ["y"]

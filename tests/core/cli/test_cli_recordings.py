@@ -10,8 +10,6 @@ import pytest
 
 pytest.importorskip("typer")
 
-import compressed_array as ca
-from compressed_array import recording
 from compressed_array.recording import CompressedRecordBuffer, FramelessRecordBuffer, RecordBuffer
 from core_helpers.command_line import answer, complaint, text
 
@@ -89,12 +87,24 @@ def test_every_field_can_be_taken_out(game: Any, tmp_path: Path) -> None:
         assert np.load(tmp_path / "a.npy").tobytes() == np.asarray(held[np.arange(SIZE)]).tobytes()
 
 
+def test_all_of_it_becomes_an_archive(game: Any, tmp_path: Path) -> None:
+    buffer, file = game
+    said = answer("convert", file, tmp_path / "a.npz")
+    assert list(said["arrays"]) == buffer.names
+    with np.load(tmp_path / "a.npz") as archive:
+        assert archive.files == buffer.names
+        for name in buffer.names:
+            held = buffer.features[name] if name in buffer.features else getattr(buffer, name)
+            assert archive[name].tobytes() == np.asarray(held[np.arange(SIZE)]).tobytes()
+    assert ", ".join(buffer.names) in text("convert", tmp_path / "a.npz", tmp_path / "b.npz")
+
+
 def test_frames_are_measured_by_code_that_runs(game: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     buffer, file = game
     monkeypatch.chdir(file.parent)
     parts = answer("recommend", file, "--codec", "gzip", "--codec", "none")["parts"]
     assert [part["name"] for part in parts] == (["frames"] if buffer.has_frames else buffer.names)
-    names: dict[str, Any] = {"ca": ca, "compressed_array": ca, "recording": recording}
     for part in parts:
+        names: dict[str, Any] = {}
         exec(part["code"], names)
         assert list(names["a"].shape) == part["shape"]

@@ -244,6 +244,20 @@ def test_codecs_may_be_chosen() -> None:
     assert buffer.frames.codec == ca.get_codec("gzip")
 
 
+def test_a_wrong_codec_is_noticed_where_it_is_asked_for() -> None:
+    with pytest.raises(ca.UnknownCodecError):
+        CompressedRecordBuffer(codec="nope")
+
+
+def test_an_episode_is_asked_for_by_a_number() -> None:
+    game = RecordBuffer()
+    game.add(np.zeros(3), 0, 0)
+    assert game.episode(np.int64(0)).number == 0
+    for wrong in (slice(0, 1), 0.0, "0"):
+        with pytest.raises(TypeError):
+            game.episode(wrong)  # type: ignore[arg-type]
+
+
 def test_a_dummy_keeps_nothing(tmp_path: Path) -> None:
     buffer = DummyRecordBuffer(10, dtypes={"frames": np.uint8})
     buffer.add()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,26 @@ def test_frames_are_decoded_some_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_
     np.testing.assert_array_equal(np.stack(list(episode.iter_frames())), squares(10))
     episode.save_npz(tmp_path / "one.npz")
     np.testing.assert_array_equal(np.load(tmp_path / "one.npz")["frames"], squares(10))
+
+
+@pytest.mark.parametrize("method", ["save_npz", "save_video"])
+def test_a_folder_that_is_missing_is_named(method: str, tmp_path: Path) -> None:
+    if method == "save_video":
+        pytest.importorskip("imageio")
+    path = tmp_path / "none" / "one.gif"
+    with pytest.raises(FileNotFoundError) as error:
+        getattr(game(RecordBuffer, squares(2)), method)(path)
+    assert error.value.filename in (str(path), str(path.parent))
+
+
+def test_what_no_video_is_called_is_said(tmp_path: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    for name in ("v", "v.xyz"):
+        with pytest.raises(RecordingError, match=r"\.gif or \.mp4"):
+            game(RecordBuffer, squares(2)).save_video(tmp_path / name)
+    with pytest.raises(ValueError, match="above 0, not -1"):
+        game(RecordBuffer, squares(2)).save_video(tmp_path / "v.mp4", fps=-1)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("cls", KEEPING)
@@ -103,6 +124,35 @@ def test_other_frames_are_made_pictures_by_a_function(tmp_path: Path) -> None:
     assert np.abs(read[:, 0, 0, 0].astype(int) - [3, 13, 23, 33, 43, 53]).max() <= 4
     for frames in (np.zeros((5, 3, 16, 20), np.uint8), np.eye(16, dtype=bool)[None].repeat(5, 0)):
         game(RecordBuffer, list(frames)).save_video(tmp_path / "game.gif")
+
+
+def test_how_opaque_a_picture_is_is_left_out(tmp_path: Path) -> None:
+    imageio = pytest.importorskip("imageio.v3")
+    frames = squares(5)
+    game(RecordBuffer, [np.dstack((frame, np.full((48, 64), 9, np.uint8))) for frame in frames]).save_video(
+        tmp_path / "a.gif"
+    )
+    game(RecordBuffer, frames).save_video(tmp_path / "b.gif")
+    np.testing.assert_array_equal(imageio.imread(tmp_path / "a.gif"), imageio.imread(tmp_path / "b.gif"))
+
+
+@pytest.mark.parametrize("name", ["whole.mp4", "whole.gif"])
+def test_a_disk_that_is_full_leaves_the_video_that_was_there(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    resource = pytest.importorskip("resource")
+    episode, path = game(RecordBuffer, squares(12)), tmp_path / name
+    episode.save_video(path)
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+        with pytest.raises((RecordingError, OSError)):
+            episode.save_video(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_goes_wrong_leaves_no_file(tmp_path: Path) -> None:

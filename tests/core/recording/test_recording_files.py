@@ -90,6 +90,33 @@ def test_recordings_of_before_are_loaded(kind: str) -> None:
         assert buffer.features[name].dtype == steps[0][3][name].dtype
 
 
+def declared(cls: Any) -> Any:
+    """A recording whose columns were not made in the order of a step."""
+    buffer = cls(60)
+    buffer.declare("lives", (), np.int64)
+    buffer.declare("actions", (2,), np.float32)
+    for i in range(100):
+        buffer.add(np.full((8, 6), i // 3, np.uint8), i / 2, np.array([i, -i], np.float32), {"lives": i % 4})
+    return buffer
+
+
+@pytest.mark.parametrize("cls", KINDS)
+def test_columns_may_be_made_in_any_order(cls: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = declared(cls)
+    buffer.save(tmp_path / "now.rec")
+    monkeypatch.setattr("compressed_array.recording._file.OWN", ())  # as they were written at first
+    buffer.save(tmp_path / "before.rec")
+    monkeypatch.undo()
+    assert (tmp_path / "now.rec").read_bytes() != (tmp_path / "before.rec").read_bytes()
+    for name in ("now.rec", "before.rec"):
+        other = recording.load(tmp_path / name)
+        assert set(other.names) == set(buffer.names)
+        assert other.rewards.tobytes() == buffer.rewards.tobytes()
+        assert other.actions.tobytes() == buffer.actions.tobytes()
+        assert other.features["lives"].tobytes() == buffer.features["lives"].tobytes()
+        assert not buffer.has_frames or np.array_equal(other.frames[:], buffer.frames[:])
+
+
 def test_compressed_frames_are_compressed_in_the_file(tmp_path: Path) -> None:
     buffers = [RecordBuffer(), CompressedRecordBuffer()]
     sizes = []

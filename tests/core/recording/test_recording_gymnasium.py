@@ -108,6 +108,39 @@ def test_what_cannot_be_recorded_is_refused() -> None:
         wrapped(corridor(is_dict=True), RecordBuffer(), "observation")
 
 
+@pytest.mark.parametrize("cls", [FramelessRecordBuffer, DummyRecordBuffer])
+def test_what_keeps_no_frames_asks_for_none(cls: Any) -> None:
+    for env, frames in ((corridor(), "render"), (corridor(is_dict=True), "observation")):
+        game = cls()
+        played = wrapped(env, game, frames)
+        played.reset()
+        played.step(1)
+        assert game.steps == 1
+
+
+def test_environments_that_share_a_recording_are_noticed() -> None:
+    shared, own = RecordBuffer(), DummyRecordBuffer()
+    first, second = (wrapped(corridor(), shared, frames="observation") for _ in range(2))
+    for env in (first, second):
+        env.reset()
+    first.step(1)
+    with pytest.raises(RecordingError, match="a recording of its own"):
+        second.step(1)
+    assert len(shared) == 1
+    second.reset()  # begins an episode, which is whole as long as nobody else plays
+    second.step(1)
+    for env in [wrapped(corridor(), own, frames="observation") for _ in range(2)]:
+        env.reset()
+        env.step(1)
+    assert own.steps == 2
+
+
+@pytest.mark.parametrize("buffer", [None, RecordBuffer, "game"])
+def test_what_is_no_recording_is_refused_at_once(buffer: Any) -> None:
+    with pytest.raises(TypeError, match="a recording, such as"):
+        wrapped(corridor(), buffer, "observation")
+
+
 def test_without_gymnasium_it_says_what_to_install() -> None:
     code = "import sys; sys.modules['gymnasium'] = None; import compressed_array.recording.gymnasium"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

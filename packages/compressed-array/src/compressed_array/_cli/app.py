@@ -1,4 +1,4 @@
-"""The program: its commands, and what it says of itself."""
+"""The program `compressed-array`: its commands, its version and its help."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 import compressed_array as ca
-from compressed_array._cli import bench, codecs, convert, inspect, recommend, verify
-from compressed_array._cli.failures import INTERRUPTED, USAGE, reported
+from compressed_array._cli import INTERRUPTED, bench, codecs, convert, inspect, recommend, verify
+from compressed_array._cli.failures import USAGE, reported
 from compressed_array._cli.output import complain, say
 
 NAME = "compressed-array"
@@ -17,7 +17,7 @@ NAME = "compressed-array"
 app = typer.Typer(
     name=NAME,
     help="Arrays whose items are compressed, losslessly: which codec suits, what a file holds, whether it is sound.",
-    epilog="Exit codes: 0 if all is well, 1 if something is wrong with the data, 2 if it was asked for wrongly.",
+    epilog="Exit codes: 0 if all is well, 1 if something is wrong with the data, 2 for a usage error.",
     add_completion=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -44,7 +44,7 @@ def options(
 
 
 def run() -> int:
-    """Run the program with the arguments of this process, and return its exit code."""
+    """Runs the program with the arguments of this process, and returns its exit code."""
     try:
         code: Any = app(sys.argv[1:] or ["--help"], prog_name=NAME, standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):

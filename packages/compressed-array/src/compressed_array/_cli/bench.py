@@ -64,10 +64,10 @@ def bench(
     item_ndim: ItemNdim = None,
     codec: Codecs = None,
     batch: Annotated[int, typer.Option(min=1, help="Items in a read.")] = 32,
-    rounds: Annotated[int, typer.Option(min=1, help="Reads of each.")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of reads per codec.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Time reads and writes, beside those of plain numpy.
+    """Times reads and writes, beside those of plain numpy.
 
     A write is one step of all streams, a read a batch of random items.
     """
@@ -92,7 +92,7 @@ def bench(
 
 
 def _as_steps(part: Part) -> Any:
-    """The items of an array as (steps, streams, *item)."""
+    """Returns the items of an array as (steps, streams, *item)."""
     array = part.sample
     items = array.shape[array.ndim - part.item_ndim :]
     grid = array.shape[: array.ndim - part.item_ndim]

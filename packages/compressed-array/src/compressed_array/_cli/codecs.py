@@ -15,7 +15,7 @@ BY_DATA = "by data"
 
 
 def codecs(as_json: AsJson = False) -> None:
-    """Show which codecs are here, and what brings the others."""
+    """Shows which codecs are here, and what brings the others."""
     known: list[dict[str, Any]] = [
         {"name": name, "available": info.available, "extra": info.extra, "source": info.source, **levels(name)}
         for name, info in ca.available_codecs().items()
@@ -33,7 +33,7 @@ def codecs(as_json: AsJson = False) -> None:
 
 
 def levels(name: str) -> dict[str, int | None]:
-    """The lowest and the highest level of a codec and its default; None where it has none, or follows the data."""
+    """Returns the lowest and highest level of a codec and its default; None where it has none, or follows the data."""
     cls = class_of(name)
     lowest, highest = _nearest(cls, -FAR), _nearest(cls, FAR)
     default = None

@@ -1,4 +1,4 @@
-"""Of what the bytes of arrays are, as they are saved: payloads, tables of where they are, and references."""
+"""Breaks the saved bytes of arrays down into payloads, tables and references."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compressed_array.registry import shorthand
 
 
 def bytes_by_part(arrays: Sequence[Any]) -> dict[str, int]:
-    """Return the bytes of arrays on one store, what they share counted once."""
+    """Returns the bytes of arrays on one store, what they share counted once."""
     first = arrays[0]
     if getattr(first, "store", None) is None:
         return {"payloads": sum(array.nbytes for array in arrays), "tables": 0, "references": 0}
@@ -23,9 +23,8 @@ def bytes_by_part(arrays: Sequence[Any]) -> dict[str, int]:
         with first.store.epochs.writing:
             records, _ = first.store.export(held[held != 0])
         _, sections = KINDS[records.kind].describe(records)
-        sizes = {name: part.nbytes for name, part in sections.items()}
-        payloads, references = sizes.pop("data"), sizes.pop("references", 0)
-        tables = sum(sizes.values()) + sum(n.nbytes for n in numbers)
+        payloads, references = records.data.nbytes, records.reference_nbytes
+        tables = sum(part.nbytes for part in (*sections.values(), *numbers)) - payloads - references
         return {"payloads": payloads, "tables": tables, "references": references}
     # Of a device array, references are frames as any others.
     state = first.state_dict()["store"]
@@ -38,7 +37,7 @@ def bytes_by_part(arrays: Sequence[Any]) -> dict[str, int]:
 
 
 def described(array: Any, grid_ndim: int = 1) -> dict[str, Any]:
-    """Return what an array is, for JSON; of a plain one, the axes after the first `grid_ndim` are those of an item."""
+    """Returns what an array is, for JSON; of a plain one, the axes after the first `grid_ndim` are an item's."""
     item_shape = tuple(getattr(array, "item_shape", array.shape[grid_ndim:]))
     grid = tuple(array.shape[: len(array.shape) - len(item_shape)])
     stored = getattr(array, "nbytes_stored", array.nbytes)

@@ -12,7 +12,7 @@ import typer
 from numpy.lib import format as npy_format
 
 import compressed_array as ca
-from compressed_array._cli.failures import DataError, UsageError
+from compressed_array._cli.failures import DataError, UsageError, check_folder_of
 from compressed_array._cli.measured import ItemNdim, asked_codec
 from compressed_array._cli.output import AsJson, progress, say, say_json
 from compressed_array._cli.sources import Part, read_parts
@@ -26,26 +26,33 @@ UNNAMED = "arr_0"  # what numpy calls an array that was saved without a name
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="FROM", help="A .npy, .npz or .ca file, or a video.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="FROM", help="A .npy, .npz or .ca file, a recording, a GIF or a video.")
+    ],
     target: Annotated[Path, typer.Argument(metavar="TO", help="A .npy, .npz or .ca file, which is replaced.")],
     codec: Annotated[str, typer.Option(metavar="NAME", help="How to compress a .ca file.")] = "auto",
     item_ndim: ItemNdim = None,
-    key: Annotated[str | None, typer.Option(metavar="NAME", help="Which array of a .npz file.")] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which array of a .npz, or field of a recording.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write an array in another format.
+    """Writes an array in another format.
 
     Nothing is lost: TO is replaced only after it was read back and is equal, bit for bit.
     """
     suffix = target.suffix.lower()
     if suffix not in FORMATS:
         raise UsageError(f"{target}: the name says no format; it ends in {', '.join(FORMATS)}")
-    if not target.parent.is_dir():
-        raise UsageError(f"{target.parent}: there is no such folder")
+    check_folder_of(target)
     chosen = asked_codec(codec)
-    part = _one(source, read_parts(source, item_ndim, whole=True), key)
-    name = part.name or key or UNNAMED
-    array = part.array
+    parts = read_parts(source, item_ndim, whole=True)
+    if key is not None and suffix != ".npz" and not any(part.name for part in parts):
+        raise UsageError(f"{source} holds one array, which has no name: leave --key {key} out")
+    if suffix != ".npz" or key is not None or not parts:
+        parts = [_one(source, parts, key)]
+    named = {part.name or key or UNNAMED: part.array for part in parts}
+    part, array = parts[0], parts[0].array
     with progress(f"writing {target.name}", 2, quiet=as_json) as advance, replacing(target) as file:
         if suffix == ".ca":
             array = ca.compress(part.array, item_ndim=part.item_ndim if part.array.ndim else None, codec=chosen)
@@ -53,12 +60,13 @@ def convert(
         elif suffix == ".npy":
             _write_npy(file, part.array)
         else:
-            _write_npz(file, name, part.array)
+            _write_npz(file, named)
         file.flush()
         advance()
-        _compare(part.array, Path(file.name), suffix, name)
+        for name, of in named.items():
+            _compare(of, Path(file.name), suffix, name)
         advance()
-    _report(source, target, array if suffix == ".ca" else part.array, as_json=as_json)
+    _report(source, target, {part.name: array} if suffix == ".ca" else named, as_json=as_json)
 
 
 def _one(path: Path, parts: list[Part], key: str | None) -> Part:
@@ -68,7 +76,9 @@ def _one(path: Path, parts: list[Part], key: str | None) -> Part:
     if len(parts) == 1 and (key is None or not parts[0].name):
         return parts[0]
     names = ", ".join(part.name for part in parts)
-    raise UsageError(f"{path} has the arrays {names}; say which with --key" if names else f"{path} has no arrays")
+    if not names:
+        raise UsageError(f"{path} has no arrays")
+    raise UsageError(f"{path} has the arrays {names}; say which with --key, or convert all of them to a .npz")
 
 
 def _read(array: Any, rows: slice) -> Any:
@@ -91,11 +101,13 @@ def _write_npy(file: BinaryIO, array: Any) -> None:
         file.write(np.ascontiguousarray(_read(array, rows)).tobytes())
 
 
-def _write_npz(file: BinaryIO, name: str, array: Any) -> None:
+def _write_npz(file: BinaryIO, arrays: dict[str, Any]) -> None:
     # Not by `np.savez_compressed`, which takes arrays of some names for arguments of its own.
     deflated = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
-    with deflated as archive, archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-        _write_npy(cast(BinaryIO, entry), array)
+    with deflated as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                _write_npy(cast(BinaryIO, entry), array)
 
 
 def _compare(array: Any, written: Path, suffix: str, name: str) -> None:
@@ -109,14 +121,20 @@ def _compare(array: Any, written: Path, suffix: str, name: str) -> None:
         raise DataError("what was written is not what was read; nothing was replaced")
 
 
-def _report(source: Path, target: Path, array: Any, *, as_json: bool) -> None:
+def _report(source: Path, target: Path, arrays: dict[str, Any], *, as_json: bool) -> None:
+    array = next(iter(arrays.values()))
     is_compressed = isinstance(array, ca.CompressedArray) and target.suffix.lower() == ".ca"
     codec = shorthand(array.codec) if is_compressed else None
+    nbytes = sum(each.nbytes for each in arrays.values())
     before, after = source.stat().st_size, target.stat().st_size
     if as_json:
-        answer = {"from": str(source), "to": str(target), "shape": list(array.shape), "dtype": str(array.dtype)}
-        say_json(answer | {"codec": codec, "nbytes": array.nbytes, "from_bytes": before, "to_bytes": after})
+        answer: dict[str, Any] = {"from": str(source), "to": str(target)}
+        if len(arrays) == 1:
+            answer |= {"shape": list(array.shape), "dtype": str(array.dtype)}
+        answer["arrays"] = {k: {"shape": list(each.shape), "dtype": str(each.dtype)} for k, each in arrays.items()}
+        say_json(answer | {"codec": codec, "nbytes": nbytes, "from_bytes": before, "to_bytes": after})
         return
+    what = f"{array.shape} {array.dtype}" if len(arrays) == 1 else ", ".join(arrays)
     how = f" by {codec}" if codec else ""
-    say(f"{target.name}: {array.shape} {array.dtype}{how}, equal to {source.name}")
-    say(f"{size(array.nbytes)} in a file of {size(after)}, {times(array.nbytes / max(after, 1))}")
+    say(f"{target.name}: {what}{how}, equal to {source.name}")
+    say(f"{size(nbytes)} in a file of {size(after)}, {times(nbytes / max(after, 1))}")

@@ -1,4 +1,4 @@
-"""`compressed-array inspect`: what a file holds, and of what its bytes are."""
+"""`compressed-array inspect`: what a file holds, and what its bytes are used for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 import compressed_array as ca
 from compressed_array._cli.composition import bytes_by_part, described
-from compressed_array._cli.failures import DataError
+from compressed_array._cli.failures import DataError, UsageError, check_folder_of
 from compressed_array._cli.output import AsJson, say, say_json, say_table
 from compressed_array._cli.png import write_strip
 from compressed_array._cli.saved import Saved, SavedFile, Trust, open_saved, plain
@@ -29,7 +29,9 @@ def inspect(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a saved array, recording or buffer holds."""
+    """Shows what a saved array, recording or buffer holds."""
+    if frames is not None:
+        _check_strip(frames, file)
     saved = open_saved(file, trust=trust)
     arrays = {name: described(array, GRID_NDIM if saved.usage else 1) for name, array in saved.arrays.items()}
     parts = {key: bytes_by_part([saved.arrays[name] for name in names]) for key, names in saved.keys.items()}
@@ -61,6 +63,15 @@ def inspect(
         say_table(("bytes of", "payloads", "tables", "references"), rows)
     if frames is not None and strip is not None:
         say(f"\n{frames.name}: {strip['width']} x {strip['height']}, items {', '.join(map(str, strip['items']))}")
+
+
+def _check_strip(strip: Path, file: Path) -> None:
+    """Raises where a picture would not be one by its name, or would be written over what it is of."""
+    if strip.suffix.lower() != ".png":
+        raise UsageError(f"{strip}: the picture is a PNG; give it a name that ends in .png")
+    check_folder_of(strip)
+    if strip.exists() and file.exists() and strip.samefile(file):
+        raise UsageError(f"{strip}: this is the file that is inspected; give the picture another name")
 
 
 def _show_array(name: str, about: dict[str, Any], *, alone: bool) -> None:
@@ -116,7 +127,7 @@ def _show_steps(steps: dict[str, Any]) -> None:
 
 
 def _show_table(arrays: dict[str, Any]) -> None:
-    """A line for each of several arrays."""
+    """Shows a line for each of several arrays."""
     rows = [
         (
             name,
@@ -134,7 +145,7 @@ def _show_table(arrays: dict[str, Any]) -> None:
 
 
 def _strip(path: Path, saved: Saved) -> dict[str, Any]:
-    """Write items from all over the first array that has pictures; of a ring, in the order of their time."""
+    """Writes items from all over the first array that has pictures; of a ring, in the order of their time."""
     arrays = sorted(saved.arrays.values(), key=lambda array: len(getattr(array, "item_shape", array.shape[1:])) < 2)
     if saved.recording is not None and saved.recording.has_frames:
         arrays = [saved.recording.frames]

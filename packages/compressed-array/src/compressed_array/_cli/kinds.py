@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 def kind_of(path: Path) -> Kind:
-    """Return the kind of a file that is there; raise if it is not, or nothing that is known here."""
+    """Returns the kind of a file that is there; raises if it is not, or nothing that is known here."""
     if not path.exists():
         raise UsageError(f"{path}: there is no such file")
     if path.is_dir():

@@ -30,38 +30,48 @@ class Advance(Protocol):
 
 
 def say(text: str = "", style: str = "") -> None:
-    """Print text as it is: nothing in it is markup, and lines are not broken."""
+    """Prints text as it is: nothing in it is markup, and lines are not broken."""
     Console().print(Text(text, style), soft_wrap=True)
 
 
 def complain(text: str) -> None:
-    """Print an error on the standard error, in one line; for a person at a terminal, broken between words."""
+    """Prints an error on the standard error, in one line; for a person at a terminal, broken between words."""
     line, console = " ".join(text.split()), Console(stderr=True)
     console.print(Text.assemble(("compressed-array: ", "bold red"), line), soft_wrap=not console.is_terminal)
 
 
 def say_json(answer: Any) -> None:
-    """Print an answer for programs."""
+    """Prints an answer for programs."""
     sys.stdout.write(json.dumps(answer, indent=2, allow_nan=False) + "\n")
 
 
 def say_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
-    """Print a table whose first `left` columns are words, and the others numbers; what is too long is cut."""
+    """Prints a table whose first `left` columns are words, and the others numbers.
+
+    Where it is wider than the terminal, names are on lines of their own, before the rest of their rows.
+    """
+    console = Console()
+    widths = [max(len(row[number]) for row in [header, *rows]) for number in range(len(header))]
+    is_wide = sum(widths) + 2 * (len(widths) - 1) > console.width
+    if is_wide:
+        names, header, rows, widths = [row[0] for row in rows], header[1:], [row[1:] for row in rows], widths[1:]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for number, name in enumerate(header):
-        justify: Any = "left" if number < left else "right"
-        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
+    for number, (name, width) in enumerate(zip(header, widths, strict=True)):
+        justify: Any = "left" if number < left - is_wide else "right"
+        widest = width if number == 0 and not is_wide else None  # names are never cut
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=widest)
     for row in rows:
         table.add_row(*(Text(word) for word in row))
-    console = Console()
     with console.capture() as captured:
         console.print(table)
-    for line in captured.get().splitlines():
-        console.file.write(line.rstrip() + "\n")
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    if is_wide:
+        lines[1:] = [line for name, line in zip(names, lines[1:], strict=True) for line in (name, line)]
+    console.file.write("".join(f"{line}\n" for line in lines))
 
 
 def call(function: str, arguments: Sequence[str]) -> str:
-    """Code that calls a function, broken between arguments where it would be too long for a line."""
+    """Returns code that calls a function, broken between arguments where it would be too long for a line."""
     lines, indent = [f"{function}("], " " * (len(function) + 1)
     for number, argument in enumerate(arguments):
         word = argument + (")" if number == len(arguments) - 1 else ",")
@@ -75,7 +85,7 @@ def call(function: str, arguments: Sequence[str]) -> str:
 
 @contextmanager
 def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]:
-    """Show a bar on the standard error while something is done, if that is a terminal."""
+    """Shows a bar on the standard error while something is done, if that is a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda steps=1: None

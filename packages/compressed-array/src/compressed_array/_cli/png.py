@@ -19,7 +19,7 @@ GREY, RGB = 0, 2
 
 
 def picture(item: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return an item as (height, width, channels); of a stack of frames the newest, which is the last."""
+    """Returns an item as (height, width, channels); of a stack of frames the newest, which is the last."""
     while item.ndim > 3:
         item = item[-1]
     if item.ndim == 3 and item.shape[0] < item.shape[2]:
@@ -38,7 +38,7 @@ def picture(item: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 def write_strip(path: Path, items: list[npt.NDArray[Any]]) -> tuple[int, int]:
-    """Write pictures of items side by side; return the strip's width and height."""
+    """Writes pictures of items side by side; returns the strip's width and height."""
     pictures = [picture(item) for item in items]
     height, width, channels = pictures[0].shape
     strip = np.full((height, len(pictures) * (width + GAP) - GAP, channels), 255, np.uint8)

@@ -37,7 +37,7 @@ def recommend(
     codec: Codecs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure which codec suits a file or an environment.
+    """Measures which codec suits a file or an environment.
 
     Atari games are wrapped as usual: 84 x 84 pixels, grey, four frames stacked.
     """
@@ -46,13 +46,12 @@ def recommend(
     found: dict[str, Recommendation] = {}
     with progress("measuring codecs", len(parts), quiet=as_json) as advance:
         for part in parts:
-            sample = part.sample
             # Not counted, since the first calls compile, or load what was compiled.
-            ca.recommend(sample[:WARM_UP], candidates, item_ndim=part.item_ndim)
-            found[part.name] = ca.recommend(sample, candidates, item_ndim=part.item_ndim)
+            ca.recommend(part.array[:WARM_UP], candidates, item_ndim=part.item_ndim)
+            found[part.name] = ca.recommend(part.array, candidates, item_ndim=part.item_ndim)
             advance()
     best = {name: advice.best_name(one) for name, one in found.items()}
-    sb3 = None if game is None else advice.for_sb3(game, best)
+    sb3 = None if game is None or not game.is_for_sb3 else advice.for_sb3(game, best)
     if as_json:
         origin = {"file": None if file is None else str(file), "env": env, "wrappers": game and game.wrappers}
         say_json(origin | {"parts": [_as_json(part, found[part.name], game) for part in parts], "sb3": sb3})

@@ -1,4 +1,4 @@
-"""What was saved: an array, a recording, what `torch.save` has written, or a buffer of an adapter in a pickle.
+"""Opens what was saved: an array, a recording, what `torch.save` has written, or a buffer of an adapter in a pickle.
 
 Loading checks every checksum that there is. A pickle runs what is in it, so that one is opened only if it is trusted.
 """
@@ -39,7 +39,7 @@ class Saved:
 
 
 def open_saved(path: Path, *, trust: bool) -> Saved:
-    """Load a file, whole."""
+    """Loads a file, whole."""
     kind = kind_of(path)
     if kind is Kind.STATE:
         return _alone(*open_state(path))
@@ -53,7 +53,7 @@ def open_saved(path: Path, *, trust: bool) -> Saved:
 
 
 def blocks(array: Any) -> Iterator[Any]:
-    """Decode an array, a few megabytes at a time, as plain arrays."""
+    """Decodes an array, a few megabytes at a time, and yields plain arrays."""
     grid = array.shape if isinstance(array, np.memmap) else getattr(array, "grid_shape", array.shape[:1])
     nbytes = array.nbytes // max(int(np.prod(grid, dtype=np.int64)), 1)
     for box in boxes(tuple(grid), nbytes):
@@ -61,7 +61,7 @@ def blocks(array: Any) -> Iterator[Any]:
 
 
 def plain(array: Any, key: Any) -> Any:
-    """Part of an array of whatever kind, as a plain array."""
+    """Returns part of an array of whatever kind, as a plain array."""
     if isinstance(array, ca.CompressedArray):
         return array.read(key)
     if isinstance(array, np.ndarray):

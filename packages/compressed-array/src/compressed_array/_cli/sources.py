@@ -6,6 +6,7 @@ An array of a `.npy` file is mapped and not read, so that only what is looked at
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,13 @@ import numpy as np
 import compressed_array as ca
 from compressed_array._cli.failures import DataError, MissingLibraryError, UsageError
 from compressed_array._cli.kinds import Kind, kind_of
+from compressed_array._cli.output import complain
 from compressed_array.recording import load
 
 MOST_BYTES = 2**28  # of a video, or of what has to be decoded to be measured
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """One array of a source: how many of its axes are an item's, and the code that reads it."""
 
@@ -39,17 +41,23 @@ class Part:
         return self.array.read(slice(0, rows))
 
 
+def literal(text: str) -> str:
+    """Returns a text as it is written in Python, between double quotes if that is all the same."""
+    written = repr(text)
+    return written if '"' in text or "\\'" in written else f'"{written[1:-1]}"'
+
+
 def read_parts(path: Path, item_ndim: int | None, *, whole: bool = False) -> list[Part]:
-    """Return the arrays in a file; raise if there are none that can be compressed.
+    """Returns the arrays in a file; raises if there are none that can be compressed.
 
     Of a long video the first frames are enough to measure, and of a recording its frames, unless it is to be had whole.
     """
     kind = kind_of(path)
     if kind is Kind.VIDEO:
         video = _video(path, whole=whole)
-        found = [("", video, f'imageio.v3.imread("{path.name}")')]
+        found = [("", video, f"iio.imread({literal(str(path))})")]
     elif kind is Kind.ARRAY:
-        found = [("", ca.load(path), f'ca.load("{path.name}")')]
+        found = [("", ca.load(path), f"ca.load({literal(str(path))})")]
     elif kind is Kind.RECORDING:
         found = list(_of_recording(path, whole=whole))
     elif kind in (Kind.NPY, Kind.NPZ):
@@ -60,7 +68,7 @@ def read_parts(path: Path, item_ndim: int | None, *, whole: bool = False) -> lis
 
 
 def item_axes(path: Path, name: str, array: Any, asked: int | None) -> int:
-    """Return how many axes an item has; raise where there are no items to count, or of no such dtype."""
+    """Returns how many axes an item has; raises where there are no items to count, or of no such dtype."""
     what = f"{path}: {name!r}" if name else str(path)
     if array.dtype.hasobject:
         raise DataError(f"{what} is of dtype object, which cannot be compressed; save it as an array of numbers")
@@ -71,23 +79,32 @@ def item_axes(path: Path, name: str, array: Any, asked: int | None) -> int:
     return len(array.item_shape) if isinstance(array, ca.CompressedArray) else max(array.ndim - 1, 0)
 
 
-def check_measurable(parts: list[Part]) -> None:
-    """Raise if an array has nothing in it that can be measured."""
+def measurable(parts: list[Part]) -> list[Part]:
+    """Returns the arrays that have items to measure, and says which are left out; raises if none has any."""
+    kept = [part for part in parts if part.array.ndim and part.array.size and part.array.itemsize]
     for part in parts:
-        if part.array.ndim == 0 or part.array.size == 0 or part.array.itemsize == 0:
+        if part not in kept:
             name = f"{part.name!r}" if part.name else "the array"
-            raise DataError(f"{name} of shape {part.array.shape} has no items to measure; give one with some")
+            problem = f"{name} of shape {part.array.shape} has no items to measure"
+            if not kept:
+                raise DataError(f"{problem}; give one with some")
+            complain(f"{problem}, and is left out")
+    return kept
 
 
 def _of_numpy(path: Path, kind: Kind) -> Iterator[tuple[str, Any, str]]:
     try:
         if kind is Kind.NPY:
-            yield "", np.load(path, mmap_mode="r", allow_pickle=False), f'np.load("{path.name}", mmap_mode="r")'
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+            yield "", mapped, f'np.load({literal(str(path))}, mmap_mode="r")'
             return
         with np.load(path, allow_pickle=False) as file:
             for name in file.files:
-                yield name, file[name], f'np.load("{path.name}")["{name}"]'
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+                array = file[name]
+                if not isinstance(array, np.ndarray):  # numpy gives the bytes of what does not begin as an array does
+                    raise DataError(f"{path}: {name!r} is no array of numpy's")
+                yield name, array, f"np.load({literal(str(path))})[{literal(name)}]"
+    except (ValueError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         if "allow_pickle" in str(error) or "Python objects" in str(error):
             raise DataError(
                 f"{path}: an array of dtype object, which cannot be compressed; save it as an array of numbers"
@@ -99,9 +116,9 @@ def _of_recording(path: Path, *, whole: bool) -> Iterator[tuple[str, Any, str]]:
     recording = load(path)
     features = recording.features
     for name in recording.names if whole or not recording.has_frames else ["frames"]:
-        where = f'features["{name}"]' if name in features else name
+        where = f"features[{literal(name)}]" if name in features else name
         values = features[name] if name in features else getattr(recording, name)
-        yield name, values, f'compressed_array.recording.load("{path.name}").{where}'
+        yield name, values, f"recording.load({literal(str(path))}).{where}"
 
 
 def _video(path: Path, *, whole: bool) -> Any:

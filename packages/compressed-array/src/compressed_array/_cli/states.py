@@ -17,7 +17,7 @@ from compressed_array._cli.failures import DataError, MissingLibraryError
 
 
 def open_state(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return what a file holds, in a few words, and its arrays by their names in the state."""
+    """Returns what a file holds, in a few words, and its arrays by their names in the state."""
     try:
         import torch
 
@@ -42,7 +42,7 @@ def open_state(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _arrays(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield all that is an array, by its way through the state."""
+    """Yields all that is an array, by its way through the state."""
     import torch
 
     if isinstance(value, dict):
@@ -56,13 +56,13 @@ def _arrays(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _short(arrays: dict[str, Any]) -> dict[str, Any]:
-    """The arrays by the last word of their names, where that tells them apart."""
+    """Returns the arrays by the last word of their names, where that tells them apart."""
     words = [name.rpartition(".")[2] for name in arrays]
     return dict(zip(words, arrays.values(), strict=True)) if len(set(words)) == len(words) else arrays
 
 
 def _as_array(tensor: Any) -> Any:
-    """The array whose file a tensor of bytes is; any other tensor as it is."""
+    """Returns the array whose file a tensor of bytes is; any other tensor as it is."""
     if tensor.ndim == 1 and tensor.element_size() == 1:
         data = tensor.numpy().tobytes()
         if data.startswith(MAGIC):

@@ -11,7 +11,7 @@ from compressed_array.usage import size
 
 
 def verify(file: SavedFile, trust: Trust = False, as_json: AsJson = False) -> None:
-    """Decode all of a file, and check its checksums.
+    """Decodes all of a file, and checks its checksums.
 
     The exit code is 1 if something is wrong.
     """

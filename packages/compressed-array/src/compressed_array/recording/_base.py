@@ -6,6 +6,7 @@ then as it was; after an interrupt the row that was being written, the oldest of
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterator, Mapping
 from math import prod
@@ -16,13 +17,11 @@ import numpy.typing as npt
 
 from compressed_array._runtime.casting import cast_exactly, check_dtype
 from compressed_array.errors import LossyWriteError, RecordingError
-from compressed_array.recording._columns import Column, PlainColumn, grown
+from compressed_array.recording._columns import OWN, Column, PlainColumn, grown
 from compressed_array.recording._episode import Episode
 from compressed_array.recording._file import save_parts
 from compressed_array.recording._timeline import Span, Timeline
 from compressed_array.usage import size as for_people
-
-OWN = ("frames", "rewards", "actions")
 
 
 class BaseRecordBuffer:
@@ -30,6 +29,12 @@ class BaseRecordBuffer:
 
     One thread records at a time. The buffers are `RecordBuffer`, `CompressedRecordBuffer`, `FramelessRecordBuffer` and
     `DummyRecordBuffer`.
+
+    Args:
+        size: How many steps a ring holds, in which the newest is written over the oldest; None for a recording that
+            grows.
+        dtypes: The dtypes of fields by name: "frames", "rewards" (float64 if it is left out), "actions", and features.
+            What is left out has the dtype of the first value.
     """
 
     kind = "plain"
@@ -45,7 +50,7 @@ class BaseRecordBuffer:
     def add(
         self, frame: Any, reward: Any, action: Any, features: Mapping[str, Any] | None = None, *, done: bool = False
     ) -> None:
-        """Record a step.
+        """Records a step.
 
         Args:
             frame: What the agent saw before it acted, an array of any dtype and shape.
@@ -78,7 +83,13 @@ class BaseRecordBuffer:
             timeline.end_episode()
 
     def declare(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
-        """Say what a field looks like before the first step does, and have its rows, in a ring all of them."""
+        """Makes the rows of a field before the first step shows what it looks like; of a ring, all of its rows.
+
+        Args:
+            name: "frames", "rewards", "actions", or the name of a feature.
+            shape: The shape of one value.
+            dtype: Its dtype, of any kind but object.
+        """
         if self.steps:
             raise RecordingError(f"{name} cannot be declared any more, since steps were recorded")
         if name not in OWN:
@@ -93,13 +104,17 @@ class BaseRecordBuffer:
         return list(self._columns)
 
     def memory(self, name: str) -> Any:
-        """Returns the rows of a field as they lie in memory, not copied: in a ring, step `n` is in row `n % size`."""
+        """Returns the rows of a field as they lie in memory, not copied: in a ring, step `n` is in row `n % size`.
+
+        Args:
+            name: One of `names`.
+        """
         if name not in self._columns:
             raise RecordingError(f"there are no {name} in this recording{'' if self.steps else ' yet'}")
         return self._columns[name].array
 
     def end_episode(self) -> None:
-        """Let the next step begin another episode, as `add(..., done=True)` does; after an end it does nothing."""
+        """Begins another episode with the next step, as `add(..., done=True)` does; after an end this does nothing."""
         self._timeline.end_episode()
 
     def __len__(self) -> int:
@@ -127,10 +142,14 @@ class BaseRecordBuffer:
             yield self._episode(span)
 
     def episode(self, index: int) -> Episode:
-        """Returns one of the episodes of which any step is held: 0 is the oldest, and -1 the last."""
+        """Returns one of the episodes of which any step is held.
+
+        Args:
+            index: Which of them: 0 is the oldest, and -1 the last.
+        """
         spans = self._timeline.spans()
         try:
-            return self._episode(spans[index])
+            return self._episode(spans[operator.index(index)])
         except IndexError:
             raise IndexError(f"there is no episode {index}; {len(spans)} are held") from None
 
@@ -166,9 +185,10 @@ class BaseRecordBuffer:
         return sum(column.nbytes_stored for column in self._columns.values())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the recording to a file, frames as compressed as they are; `recording.load` reads it.
+        """Writes the recording to a file, frames as compressed as they are; `recording.load` reads it.
 
-        A file of that name is replaced once all is written.
+        Args:
+            path: The name of the file. One that is there is replaced once all is written.
         """
         if not self.steps:
             raise RecordingError("there is nothing to save yet: record a step before")

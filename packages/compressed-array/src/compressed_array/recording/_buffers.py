@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._array.creation import zeros
+from compressed_array.codecs._measure import is_auto
 from compressed_array.recording._base import BaseRecordBuffer, checked_names
 from compressed_array.recording._columns import Column, CompressedColumn
 from compressed_array.recording._file import load_parts
+from compressed_array.registry import get_codec
 
 
 class RecordBuffer(BaseRecordBuffer):
@@ -66,7 +68,7 @@ class CompressedRecordBuffer(BaseRecordBuffer):
         self, size: int | None = None, *, dtypes: Mapping[str, npt.DTypeLike] | None = None, codec: Any = "auto"
     ) -> None:
         super().__init__(size, dtypes=dtypes)
-        self._codec = codec
+        self._codec = codec if is_auto(codec) else get_codec(codec)  # whose name may be wrong, which is said here
 
     def _new_column(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rows: int) -> Column:
         if name != "frames":
@@ -95,7 +97,7 @@ class FramelessRecordBuffer(BaseRecordBuffer):
 
 
 class DummyRecordBuffer(BaseRecordBuffer):
-    """In the place of a recording where none is wanted: it takes every step, and keeps nothing but their number.
+    """Stands for a recording where none is wanted: it takes every step, and keeps nothing but their number.
 
     >>> from compressed_array.recording import DummyRecordBuffer
     >>> nothing = DummyRecordBuffer()
@@ -104,8 +106,8 @@ class DummyRecordBuffer(BaseRecordBuffer):
     (0, 1, [])
 
     Args:
-        size: What the recording would have that stands here otherwise. It changes nothing.
-        dtypes: Likewise.
+        size: Ignored.
+        dtypes: Ignored.
     """
 
     kind = "none"
@@ -121,7 +123,15 @@ class DummyRecordBuffer(BaseRecordBuffer):
         *,
         done: bool = False,
     ) -> None:
-        """Count a step."""
+        """Counts a step, of which nothing is kept.
+
+        Args:
+            frame: Ignored.
+            reward: Ignored.
+            action: Ignored.
+            features: Ignored.
+            done: Ignored.
+        """
         self._added += 1
 
     @property
@@ -130,7 +140,11 @@ class DummyRecordBuffer(BaseRecordBuffer):
         return self._added
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Do nothing, since there is nothing to save."""
+        """Does nothing, since there is nothing to save.
+
+        Args:
+            path: Anything.
+        """
 
 
 _KINDS: dict[str, type[BaseRecordBuffer]] = {
@@ -142,6 +156,19 @@ def load(path: str | os.PathLike[str]) -> RecordBuffer | CompressedRecordBuffer 
     """Returns the recording that was saved to a file, which goes on where that one was.
 
     A file that was cut short or changed raises `CorruptFileError`; nothing in a file is evaluated.
+
+    Args:
+        path: The name of a file that `save` of a recording wrote.
+
+    >>> import os, tempfile
+    >>> from compressed_array.recording import RecordBuffer, load
+    >>> game = RecordBuffer()
+    >>> game.add(np.zeros((84, 84), np.uint8), 1.0, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     game.save(os.path.join(folder, "game.rec"))
+    ...     again = load(os.path.join(folder, "game.rec"))
+    >>> len(again), again.rewards.tolist()
+    (1, [1.0])
     """
     parts = load_parts(path, {kind: cls.has_frames for kind, cls in _KINDS.items()}, checked_names)
     buffer: Any = _KINDS[parts.kind](parts.timeline.size)

@@ -16,6 +16,8 @@ from compressed_array._array.array import CompressedArray
 from compressed_array._array.creation import zeros
 from compressed_array._array.joining import concatenate
 
+OWN = ("frames", "rewards", "actions")  # the fields of every recording; all others are features
+BLOCK = 1 << 24  # bytes of a field that are read from a file, or decoded, at a time
 FIRST_ROWS = 256  # more than a stream's first items, by which "auto" tells it from a few items without an order
 
 
@@ -35,7 +37,7 @@ class Column(Protocol):
         """What the rows take."""
 
     def reserve(self, rows: int) -> None:
-        """Have at least so many rows."""
+        """Makes more rows, if there are fewer than `rows`."""
 
     def read(self, rows: Sequence[slice]) -> Any:
         """Returns a copy of some rows, one part after the other."""

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array.errors import RecordingError
+from compressed_array.recording._columns import BLOCK
 from compressed_array.recording._npz import save_npz
 from compressed_array.recording._video import save_video
-
-BLOCK = 1 << 24  # bytes of frames that are decoded at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +51,11 @@ class Episode:
             yield from self.frames[np.arange(low, min(low + some, len(self)))]
 
     def save_npz(self, path: str | os.PathLike[str]) -> None:
-        """Write what was recorded to a file for `np.load`: `frames`, `rewards`, `actions` and features by name."""
+        """Writes what was recorded to a file for `np.load`: `frames`, `rewards`, `actions` and features by name.
+
+        Args:
+            path: The name of the file, to which nothing is added. One that is there is replaced once all is written.
+        """
         fields = {"rewards": self.rewards, "actions": self.actions, **self.features}
         save_npz(path, fields, self.frames, self.iter_frames)
 
@@ -63,7 +66,7 @@ class Episode:
         *,
         picture: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None,
     ) -> None:
-        """Write the frames to a video, whose format the name says: .gif, .mp4 or what else imageio writes.
+        """Writes the frames to a video, whose format the name says: .gif, .mp4 or what else imageio writes.
 
         This needs imageio: `pip install 'compressed-array[video]'`.
 

@@ -30,12 +30,11 @@ from compressed_array._runtime.headers import (
 )
 from compressed_array._runtime.replacing import replacing
 from compressed_array.errors import CorruptFileError
-from compressed_array.recording._columns import Column, CompressedColumn, PlainColumn
+from compressed_array.recording._columns import BLOCK, OWN, Column, CompressedColumn, PlainColumn
 from compressed_array.recording._timeline import Timeline
 
 MAGIC = b"\x93CARREC1"
 KIND = "recording"
-BLOCK = 1 << 24  # bytes that are read at once
 
 
 class Parts(NamedTuple):
@@ -47,9 +46,10 @@ class Parts(NamedTuple):
 
 
 def save_parts(path: str | os.PathLike[str], kind: str, timeline: Timeline, columns: Mapping[str, Column]) -> None:
-    """Write a recording to a file; one of that name is replaced once all is written."""
+    """Writes a recording to a file; one of that name is replaced once all is written."""
     described, sections = [], []
-    for name, column in columns.items():
+    for name in sorted(columns, key=lambda name: OWN.index(name) if name in OWN else len(OWN)):
+        column = columns[name]
         section, words = _packed(column, timeline.rows_used)
         described.append({"name": name, **words, "nbytes": section.nbytes, "crc32": zlib.crc32(section)})
         sections.append(section)
@@ -72,13 +72,14 @@ def load_parts(
         _require(header["kind"] in kinds, "it is a recording of no kind that is known")
         described = header["columns"]
         names = [words["name"] for words in described]
-        own = ["frames"] * kinds[header["kind"]] + ["rewards", "actions"]
-        _require(names[: len(own)] == own and len(set(names)) == len(names), "it does not have the columns it should")
-        checked_names(dict.fromkeys(names[len(own) :]))
+        own = {name for name in OWN if name != "frames" or kinds[header["kind"]]}
+        # In any order: at first, files had columns in the order in which they were made.
+        _require(own <= set(names) and len(set(names)) == len(names), "it does not have the columns it should")
+        checked_names({name: None for name in names if name not in own})
         check_sizes(file, [words["nbytes"] for words in described])
         columns = {words["name"]: _read_column(file, words, timeline.rows_used) for words in described}
-        is_compressed = [isinstance(column, CompressedColumn) for column in columns.values()]
-        _require(is_compressed == [header["kind"] == "compressed"] + [False] * (len(names) - 1), "mixed up")
+        compressed = [name for name, column in columns.items() if isinstance(column, CompressedColumn)]
+        _require(compressed == ["frames"] * (header["kind"] == "compressed"), "mixed up")
     return Parts(header["kind"], timeline, columns)
 
 

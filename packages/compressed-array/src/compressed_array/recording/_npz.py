@@ -24,7 +24,7 @@ def save_npz(
     frames: Any,
     iter_frames: Callable[[], Iterator[npt.NDArray[Any]]],
 ) -> None:
-    """Write fields, and frames if there are any, compressed as `np.savez_compressed` does."""
+    """Writes fields, and frames if there are any, compressed as `np.savez_compressed` does."""
     descriptions = {name: describe_dtype(array.dtype) for name, array in fields.items()}
     if frames is not None:
         descriptions["frames"] = describe_dtype(frames.dtype)

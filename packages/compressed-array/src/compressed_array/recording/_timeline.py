@@ -54,12 +54,12 @@ class Timeline:
         return [slice(low, self.size), slice(0, high - self.size)]
 
     def make_room(self) -> None:
-        """Hold no longer what the next step is written over."""
+        """Drops the step that the next one is written over."""
         if self.size is not None:
             self.oldest = max(self.oldest, self.steps + 1 - self.size)
 
     def advance(self) -> None:
-        """Count a step that was written."""
+        """Counts a step that was written."""
         self.make_room()
         self.steps += 1
         while len(self.starts) > 1 and self.starts[1] <= self.oldest:
@@ -67,7 +67,7 @@ class Timeline:
             self.number += 1
 
     def end_episode(self) -> None:
-        """Let the next step begin an episode. Of no steps none is made."""
+        """Begins another episode with the next step, if the last one has any steps."""
         if self.starts[-1] < self.steps:
             self.starts.append(self.steps)
 

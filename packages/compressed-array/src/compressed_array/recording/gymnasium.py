@@ -16,12 +16,16 @@ except ModuleNotFoundError as error:
 
 from compressed_array.errors import RecordingError
 from compressed_array.recording._base import BaseRecordBuffer
+from compressed_array.recording._buffers import DummyRecordBuffer
 
 __all__ = ["RecordEpisodes"]
 
 
-class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
+class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Records each step with what was to be seen before it.
+
+    A recording is of one environment: give each part of a `SyncVectorEnv` its own. Those of an `AsyncVectorEnv` are in
+    other processes, where what they record stays.
 
     >>> import gymnasium
     >>> from compressed_array.recording import RecordBuffer
@@ -36,7 +40,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Reco
 
     Args:
         env: What is played in. An episode that is left by a `reset` ends there.
-        buffer: What the steps are added to.
+        buffer: What the steps are added to, by this environment alone.
         frames: "render" for the pictures of an environment that was made with `render_mode="rgb_array"`,
             "observation" for what the agent sees, or a function that makes a frame of an observation.
         features: Makes named features of the `info` that a step gives; without it there are none.
@@ -49,18 +53,18 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Reco
         frames: str | Callable[[Any], Any] = "render",
         features: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     ) -> None:
-        gymnasium.utils.RecordConstructorArgs.__init__(self, buffer=buffer, frames=frames, features=features)
-        gymnasium.Wrapper.__init__(self, env)
+        super().__init__(env)
+        if not isinstance(buffer, BaseRecordBuffer):
+            raise TypeError(f"steps are added to a recording, such as CompressedRecordBuffer(), not to {buffer!r}")
         if isinstance(frames, str) and frames not in ("render", "observation"):
             raise RecordingError(f"frames are 'render', 'observation' or a function of an observation, not {frames!r}")
-        if frames == "render" and env.render_mode != "rgb_array":
+        if buffer.has_frames and frames == "render" and env.render_mode != "rgb_array":
             raise RecordingError(
                 f"an environment with render_mode={env.render_mode!r} gives no pictures: make it with "
                 "render_mode='rgb_array', or record frames='observation'"
             )
-        if frames == "observation" and isinstance(
-            env.observation_space, (gymnasium.spaces.Dict, gymnasium.spaces.Tuple)
-        ):
+        is_composed = isinstance(env.observation_space, (gymnasium.spaces.Dict, gymnasium.spaces.Tuple))
+        if buffer.has_frames and frames == "observation" and is_composed:
             raise RecordingError(
                 f"a frame is one array, and an observation is a {type(env.observation_space).__name__}: take one out "
                 "of it by a function, as in frames=lambda observation: observation['image']"
@@ -68,19 +72,27 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Reco
         self.buffer = buffer
         self._source, self._features = frames, features
         self._frame: Any = None
+        self._steps = buffer.steps  # when this environment last recorded something
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode, in the recording too."""
+        """Begins an episode, in the recording too."""
         observation, info = self.env.reset(seed=seed, options=options)
         self.buffer.end_episode()
+        self._steps = self.buffer.steps
         self._frame = self._look(observation)
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Play a step and record it."""
+        """Plays a step and records it."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         features = None if self._features is None else self._features(info)
+        if self.buffer.steps != self._steps and not isinstance(self.buffer, DummyRecordBuffer):
+            raise RecordingError(
+                "something else has recorded into this buffer since this environment's last step, which would mix two "
+                "episodes: give each environment a recording of its own"
+            )
         self.buffer.add(self._frame, reward, action, features, done=bool(terminated or truncated))
+        self._steps = self.buffer.steps
         self._frame = self._look(observation)
         return observation, reward, terminated, truncated, info
 
