@@ -49,6 +49,15 @@ def test_pong_as_people_run_it() -> None:
     assert 'DQN("CnnPolicy", env, replay_buffer_class=CompressedReplayBuffer,' in run.stdout
 
 
+@pytest.mark.parametrize("env", ["PongNoFrameskip-v4", "ALE/Pong-v5", "CartPole-v1"])
+def test_the_code_for_sb3_runs(env: str) -> None:
+    """On its own, and the model sees what was measured."""
+    said = answer("recommend", "--env", env, "--envs", 1, "--steps", 40, "--codec", "gzip", "--codec", "none")
+    names: dict[str, Any] = {}
+    exec(said["sb3"].replace(" env,", " env, buffer_size=100,"), names)
+    assert names["model"].observation_space.shape == tuple(said["parts"][0]["shape"][2:])
+
+
 @pytest.mark.parametrize("has_sb3", [True, False])
 def test_pong_is_wrapped_as_usual_with_sb3_and_without(monkeypatch: pytest.MonkeyPatch, has_sb3: bool) -> None:
     if not has_sb3:
@@ -72,6 +81,19 @@ def test_vectors_are_played_as_they_are() -> None:
     names: dict[str, Any] = {"ca": ca, "np": np}
     exec(part["code"], names)
     assert names["obs"].shape == (50, 3, 4)
+
+
+def test_a_module_may_stand_before_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_poles.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('MyPole-v0', 'gymnasium.envs.classic_control.cartpole:CartPoleEnv', max_episode_steps=50)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (part,) = answer("recommend", "--env", "my_poles:MyPole-v0", "--envs", 2, "--steps", 30)["parts"]
+    assert part["shape"] == [30, 2, 4]
+    refused = invoke("recommend", "--env", "no_poles:MyPole-v0")
+    assert refused.exit_code == 2
+    assert "no_poles" in refused.stderr
 
 
 class Rooms(gymnasium.Env[Any, Any]):
@@ -100,6 +122,14 @@ def rooms() -> Any:
     gymnasium.register("Rooms-v0", entry_point=Rooms, disable_env_checker=True)
     yield "Rooms-v0"
     gymnasium.registry.pop("Rooms-v0")
+
+
+def test_games_without_an_action_that_does_nothing_are_measured() -> None:
+    """SB3's wrappers do not take them, so there is no code for SB3."""
+    said = answer("recommend", "--env", "ALE/Backgammon-v5", "--envs", 1, "--steps", 20, "--codec", "gzip")
+    assert said["parts"][0]["shape"] == [20, 1, 4, 84, 84]
+    assert "gymnasium's AtariPreprocessing" in said["wrappers"]
+    assert said["sb3"] is None
 
 
 def test_dicts_have_a_table_for_each_key(rooms: str) -> None:

@@ -13,7 +13,6 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
 
 import compressed_array_sb3 as cab
-from compressed_array_sb3._direct import DirectSampler
 from sb3_helpers.experience import SPACES, assert_same, play, seeded
 
 IMAGES, ACTIONS = SPACES["stacked"], spaces.Box(-1, 1, (2,), np.float32)
@@ -89,7 +88,7 @@ def test_what_is_not_read_at_once() -> None:
         assert buffer._direct is None
     plain = filled(cab.CompressedReplayBuffer, codec="none")
     plain.sample(3)
-    assert DirectSampler.of(plain, np.empty) is None
+    assert plain._direct is None
 
 
 def test_tensors_are_the_callers_to_change() -> None:
@@ -159,3 +158,19 @@ def test_a_pickle_of_any_codec_is_sampled(codec: str) -> None:
     ours, stock = filled(cab.CompressedReplayBuffer, codec=codec), filled(ReplayBuffer)
     ours.sample(3)
     assert_same_as_stock(pickle.loads(pickle.dumps(ours)), stock)
+
+
+@pytest.mark.parametrize("cls", [cab.CompressedReplayBuffer, cab.CompressedPrioritizedReplayBuffer])
+def test_a_method_that_a_buffer_is_given_between_samples(cls: Any) -> None:
+    buffer = filled(cls)
+    assert buffer.sample(3).rewards.dtype == torch.float32
+    assert buffer._direct is not None
+    buffer.to_torch = lambda array, copy=True: torch.tensor(array, dtype=torch.float64)
+    assert buffer.sample(3).rewards.dtype == torch.float64
+    buffer._normalize_reward = lambda reward, env=None: 0 * reward + 7
+    assert (buffer.sample(3).rewards == 7).all()
+    del buffer.to_torch, buffer._normalize_reward
+    samples = buffer.sample(3)
+    assert samples.rewards.dtype == torch.float32
+    assert (samples.rewards != 7).any()
+    assert buffer._direct is not None

@@ -20,6 +20,7 @@ from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 import compressed_array_sb3 as cab
 from compressed_array.errors import PriorityError
 from compressed_array_sb3._chosen_envs import per_step_fields
+from compressed_array_sb3.gpu_buffers import GpuReplayBuffer
 from core_helpers.interruptions import SOURCES, Interruption
 from sb3_helpers.experience import DICT, SPACES, assert_same, play, seeded
 
@@ -266,6 +267,61 @@ def test_a_buffer_of_sb3_becomes_one_in_which_all_is_alike(kind: str) -> None:
         assert_same(type(seeded(1, stock.sample, 9))(*seeded(1, ours.sample, 9)[:-2]), seeded(1, stock.sample, 9))
 
 
+@every_kind
+def test_a_compressed_buffer_becomes_one_in_which_all_is_alike(kind: str) -> None:
+    ours_class, _, space, options = KINDS[kind]
+    plain_class = next(base for base in ours_class.__mro__ if "Prioritized" not in base.__name__)
+    for steps in (0, 30, 130):
+        plain = filled(plain_class(200, space, ACTIONS, "cpu", 4, **options, codec="delta"), space, steps)
+        ours = ours_class.from_buffer(plain, alpha=0.5)
+        assert (ours.pos, ours.full, ours.codec, ours.alpha) == (plain.pos, plain.full, "delta", 0.5)
+        np.testing.assert_array_equal(ours.priorities[np.arange(200)], np.arange(200) < 4 * plain.size())
+        ours.alpha = 0
+        for seed in (1, 2):
+            filled(ours, space, 3, seed=seed)
+            filled(plain, space, 3, seed=seed)
+            theirs = seeded(seed, plain.sample, 9)
+            assert_same(type(theirs)(*seeded(seed, ours.sample, 9)[:-2]), theirs)
+
+
+def test_options_of_a_compressed_buffer_are_kept_unless_others_are_told() -> None:
+    plain = cab.CompressedReplayBuffer(20, STACKED, ACTIONS, "cpu", codec="zstd-3", normalize_images=True)
+    become = cab.CompressedPrioritizedReplayBuffer.from_buffer
+    assert (become(plain).codec, become(plain).normalize_images) == ("zstd-3", True)
+    assert become(plain, codec="delta", normalize_images=False).codec == "delta"
+    assert become(plain, compression_method="rle").codec == "rle"
+
+
+def test_what_has_no_rows_of_the_host_is_refused() -> None:
+    class Own(cab.CompressedReplayBuffer):
+        """May hold anything."""
+
+    for stock in (
+        Own(20, VECTOR, ACTIONS, "cpu"),
+        cab.CompressedNStepReplayBuffer(20, VECTOR, ACTIONS, "cpu"),
+        GpuReplayBuffer(20, VECTOR, ACTIONS, "cpu"),
+    ):
+        with pytest.raises(cab.BufferClassError, match="takes a ReplayBuffer"):
+            cab.CompressedPrioritizedReplayBuffer.from_buffer(stock)
+
+
+@with_envs
+@pytest.mark.parametrize("place", [(0, False), (5, False), (19, True)])
+def test_a_position_that_is_set_from_outside_counts(place: tuple[int, bool], n_envs: int) -> None:
+    buffer = vectors(20, n_envs, 12)
+    before = buffer.sample(4)
+    buffer.update_priorities(before.indices, np.full(4, 9.0))
+    buffer.pos, buffer.full = place
+    for _ in range(3):
+        held = buffer.size() * n_envs
+        if held:
+            assert (buffer.sample(200).indices % (20 * n_envs) < held).all()
+            assert (buffer.priorities[np.arange(20 * n_envs)] > 0).sum() == held
+        filled(buffer, VECTOR, 1, seed=held)
+    buffer.update_priorities(before.indices, np.full(4, 99.0))
+    assert buffer.priorities.max < 99**0.6
+
+
 def test_a_saved_buffer_goes_on_as_the_other_does() -> None:
     buffer = vectors(16, n_envs=2, steps=20, beta=0.7)
     samples = buffer.sample(16)
@@ -311,11 +367,23 @@ def test_errors_that_mean_nothing_change_nothing(indices: Any, errors: Any, erro
 
 
 @pytest.mark.parametrize(
-    "options", [{"alpha": -1}, {"alpha": np.nan}, {"epsilon": -1e-9}, {"beta": -0.1}, {"beta": lambda _: np.nan}]
+    "options",
+    [
+        *({"alpha": -1}, {"alpha": np.nan}, {"alpha": "0.6"}, {"alpha": None}),
+        *({"epsilon": -1e-9}, {"beta": -0.1}, {"beta": lambda _: np.nan}),
+    ],
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(cab.BufferOptionError):
         vectors(8, **options)
+
+
+def test_errors_in_bfloat16_count_as_what_they_are() -> None:
+    buffer, wanted = vectors(8, epsilon=0.5), vectors(8, epsilon=0.5)
+    errors = torch.tensor([0.1, 3.0, 100.3], dtype=torch.bfloat16)
+    buffer.update_priorities(np.arange(3), errors)
+    wanted.update_priorities(np.arange(3), errors.double())
+    np.testing.assert_array_equal(buffer.priorities[np.arange(8)], wanted.priorities[np.arange(8)])
 
 
 def test_indices_cannot_be_changed_by_mistake() -> None:
@@ -324,7 +392,7 @@ def test_indices_cannot_be_changed_by_mistake() -> None:
         samples.indices[0] = 1
 
 
-def test_a_buffer_that_nobody_tells_anything_says_so() -> None:
+def test_a_buffer_that_is_never_given_errors_warns() -> None:
     buffer = vectors(8)
     for _ in range(999):
         buffer.sample(1)
@@ -355,7 +423,7 @@ def test_to_torch_still_copies() -> None:
 
 
 @pytest.mark.parametrize("kind", ["vector", "stacked", "n-step", "dict"])
-def test_a_batch_is_nobody_elses_memory(kind: str) -> None:
+def test_a_batch_shares_its_memory_with_nothing(kind: str) -> None:
     ours_class, _, space, options = KINDS[kind]
     buffer = filled(ours_class(50, space, ACTIONS, "cpu", 2, **options, alpha=0), space, 20)
     first = seeded(0, buffer.sample, 16)
@@ -398,7 +466,7 @@ def endless() -> Iterator[Any]:
 
 
 class WithNotes(cab.CompressedPrioritizedReplayBuffer):
-    """Keeps one more thing of each step, and gives it in the place of rewards."""
+    """Keeps one more thing of each step, and gives it instead of rewards."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -422,3 +490,138 @@ def test_what_a_subclass_keeps_of_each_step_is_read_where_all_is() -> None:
         buffer.add(obs, obs, np.zeros(3), np.arange(3) + 10.0 * step, np.zeros(3), [{}] * 3)
     samples = buffer.sample(64)
     assert (samples.discounts == samples.rewards[:, 0]).all()
+
+
+@with_envs
+def test_arrays_that_are_put_in_the_place_of_plain_ones_are_read(n_envs: int) -> None:
+    buffer = vectors(20, n_envs)
+    before = seeded(0, buffer.sample, 9)
+    buffer.rewards = buffer.rewards + 100
+    buffer.observations = np.asfortranarray(buffer.observations)  # whose rows are not one after the other
+    after = seeded(0, buffer.sample, 9)
+    np.testing.assert_array_equal(after.rewards, before.rewards + 100)
+    assert_same(tuple(after._replace(rewards=before.rewards)[:-1]), tuple(before[:-1]))
+    buffer.to_torch = lambda array, copy=True: torch.zeros(1)
+    assert not buffer.sample(9).rewards.any()
+
+
+class Counting(cab.CompressedPrioritizedReplayBuffer):
+    """Counts what it draws, and keeps the last of it."""
+
+    drawn = 0
+    last_rows: Any = None
+
+    def _get_samples(self, batch_inds: Any, env: Any = None) -> Any:
+        self.drawn += len(batch_inds)
+        self.last_rows = batch_inds
+        return super()._get_samples(batch_inds, env)
+
+
+@with_envs
+@pytest.mark.parametrize("codec", ["none", "delta"])
+def test_what_a_subclass_counts_while_it_samples_is_counted(codec: str, n_envs: int) -> None:
+    buffer = filled(Counting(20 * n_envs, VECTOR, ACTIONS, "cpu", n_envs, codec=codec), VECTOR, 20)
+    before = {name: value for name, value in vars(buffer).items() if name not in ("drawn", "last_rows")}
+    samples = [buffer.sample(8) for _ in range(3)]
+    assert buffer.drawn == 24
+    assert np.array_equal(buffer.last_rows, samples[-1].indices // n_envs)
+    for name in ("n_envs", "rewards", "observations", "_pairs"):
+        assert getattr(buffer, name) == before[name] if name == "n_envs" else vars(buffer).get(name) is before.get(name)
+
+
+class Sliced(cab.CompressedPrioritizedReplayBuffer):
+    """Gives the first rewards instead of those drawn, by a slice, which numpy does not copy."""
+
+    def _normalize_reward(self, reward: Any, env: Any = None) -> Any:
+        return self.rewards.reshape(-1, 1)[: len(reward)] if isinstance(self.rewards, np.ndarray) else reward
+
+
+@with_envs
+@pytest.mark.parametrize("codec", ["none", "delta"])
+def test_a_subclass_cannot_hand_out_the_buffers_own_memory(codec: str, n_envs: int) -> None:
+    buffer = filled(Sliced(20 * n_envs, VECTOR, ACTIONS, "cpu", n_envs, codec=codec), VECTOR, 20)
+    rewards = buffer.sample(8).rewards
+    before = rewards.clone()
+    buffer.rewards[:] = 77
+    assert torch.equal(rewards, before)
+
+
+class Converting(cab.CompressedPrioritizedReplayBuffer):
+    """Calls to_torch in every way in which SB3's can be called."""
+
+    def _get_samples(self, batch_inds: Any, env: Any = None) -> Any:
+        samples = super()._get_samples(batch_inds, env)
+        ones = np.ones((len(batch_inds), 1), np.float32)
+        made = self.to_torch(ones, copy=False) + self.to_torch(ones, False) + self.to_torch(ones.tolist())
+        return samples._replace(discounts=made)
+
+
+@with_envs
+@pytest.mark.parametrize("codec", ["none", "delta"])
+def test_a_subclass_has_the_to_torch_of_sb3(codec: str, n_envs: int) -> None:
+    buffer = filled(Converting(20 * n_envs, VECTOR, ACTIONS, "cpu", n_envs, codec=codec), VECTOR, 20)
+    assert (buffer.sample(8).discounts == 3).all()
+
+
+class WithNext(cab.CompressedPrioritizedReplayBuffer):
+    """Gives the reward of the step that follows, too."""
+
+    def _get_samples(self, batch_inds: Any, env: Any = None) -> Any:
+        samples = super()._get_samples(batch_inds, env)
+        envs = np.zeros(len(batch_inds), np.int64)
+        return samples._replace(discounts=torch.from_numpy(self.rewards[(batch_inds + 1) % self.buffer_size, envs]))
+
+
+@pytest.mark.parametrize("codec", ["none", "delta"])
+def test_the_row_that_follows_is_of_the_same_environment(codec: str) -> None:
+    buffer = WithNext(20 * 3, VECTOR, ACTIONS, n_envs=3, codec=codec)
+    for number, step in enumerate(play(VECTOR, ACTIONS, 3, 20)):
+        buffer.add(*step[:3], np.arange(3) * 100.0 + number, *step[4:])
+    samples = buffer.sample(64)
+    rewards = samples.rewards[:, 0]
+    assert (samples.discounts == rewards // 100 * 100 + (rewards % 100 + 1) % 20).all()
+
+
+@pytest.mark.parametrize("steps", [5, 13])
+def test_exponents_that_are_set_later_count_for_all_errors(steps: int) -> None:
+    buffer = vectors(8, n_envs=2, steps=steps, alpha=0.5, epsilon=0.01)
+    numbers, others = numbers_of(buffer), numbers_of(buffer)[1:]
+    errors = np.random.default_rng(0).exponential(size=len(others))
+    buffer.update_priorities(others, errors)  # of the first, the error was never given
+    buffer.set_exponents(0.9, 0.2)
+    assert (buffer.alpha, buffer.epsilon) == (0.9, 0.2)
+    priorities = buffer.priorities[np.arange(16)]
+    np.testing.assert_allclose(priorities[others % 16], (errors + 0.2) ** 0.9, rtol=1e-9)
+    assert (priorities > 0).sum() == len(numbers)
+    filled(buffer, VECTOR, 1, seed=1)
+    largest = (max(errors.max() + 0.01, 1.0) + 0.19) ** 0.9
+    np.testing.assert_allclose(buffer.priorities.max, largest, rtol=1e-9)
+    before = buffer.priorities[np.arange(16)]
+    buffer.set_exponents(0.9, 0.2)
+    np.testing.assert_array_equal(buffer.priorities[np.arange(16)], before)
+    with pytest.raises(cab.BufferOptionError):
+        buffer.set_exponents(-1, 0.2)
+
+
+def test_exponents_that_are_set_to_zero_and_back_make_all_alike() -> None:
+    buffer = vectors(8)
+    buffer.update_priorities(numbers_of(buffer), np.arange(8))
+    buffer.set_exponents(0, 1e-6)
+    np.testing.assert_array_equal(buffer.priorities[np.arange(8)], 1)
+    buffer.set_exponents(0.6, 0.1)
+    filled(buffer, VECTOR, 2, seed=1)
+    assert buffer.priorities.min == buffer.priorities.max
+
+
+def test_a_schedule_goes_by_the_progress_that_a_loop_sets() -> None:
+    buffer = vectors(8, beta=lambda remaining: 1 - remaining)
+    assert buffer.current_beta == 0
+    for remaining in (0.75, 0.5, 0.0, -0.25):  # SB3's falls below zero with the last steps
+        buffer.progress_remaining = remaining
+        assert buffer.current_beta == 1 - max(remaining, 0)
+    buffer.beta = lambda remaining: remaining - 0.5
+    with pytest.raises(cab.BufferOptionError, match=r"with 0 of the training to go it is -0\.5"):
+        buffer.sample(1)
+    buffer.beta = -0.5
+    with pytest.raises(cab.BufferOptionError, match=r"not negative, and it is -0\.5"):
+        buffer.sample(1)

@@ -188,6 +188,19 @@ def test_other_buffers_are_refused(tmp_path: Path) -> None:
     trained.learn(60)
 
 
+def test_the_compressed_buffer_of_a_file_becomes_one_with_priorities(tmp_path: Path) -> None:
+    plain = model(DQN, replay_buffer_class=cab.CompressedReplayBuffer).learn(60)
+    plain.save_replay_buffer(tmp_path / "plain")
+    trained = model(cab.PrioritizedDQN, alpha=0.9)
+    trained.load_replay_buffer(tmp_path / "plain")
+    with pytest.raises(cab.BufferClassError, match="load_replay_buffer"):
+        trained.learn(60)
+    cab.load_replay_buffer(trained, tmp_path / "plain")
+    assert trained.replay_buffer.priorities.total == plain.replay_buffer.size()
+    assert trained.replay_buffer.alpha == 0.9
+    trained.learn(60)
+
+
 def test_a_model_without_its_buffer_loads(tmp_path: Path) -> None:
     model(cab.PrioritizedDQN).save(tmp_path / "model")
     loaded = cab.PrioritizedDQN.load(tmp_path / "model", custom_objects={"replay_buffer_class": cab.DummyCls})
@@ -286,3 +299,71 @@ def test_options_can_be_told_anew_when_a_model_is_loaded(tmp_path: Path) -> None
     model.save(tmp_path / "model.zip")
     again = cab.PrioritizedDQN.load(tmp_path / "model.zip", env=model.get_env(), alpha=0.9)
     assert (again.replay_buffer.alpha, again.replay_buffer.epsilon) == (0.9, 0.5)
+
+
+@pytest.mark.parametrize("way", ["kwargs", "custom_objects"])
+def test_options_of_the_buffer_can_be_told_anew_when_a_model_is_loaded(way: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.zip"
+    model(cab.PrioritizedDQN, beta=lambda left: 1 - left).save(path)
+
+    def loaded(options: dict[str, Any], **more: Any) -> Any:
+        told = {"replay_buffer_kwargs": options}
+        return cab.PrioritizedDQN.load(path, device="cpu", **(told if way == "kwargs" else {way: told}), **more)
+
+    again = loaded({"alpha": 0.9, "epsilon": 0.5, "beta": 0.1, "codec": "delta"})
+    assert (again.alpha, again.epsilon, again.beta) == (0.9, 0.5, 0.1)
+    buffer = again.replay_buffer
+    assert (buffer.alpha, buffer.epsilon, buffer.beta, buffer.codec) == (0.9, 0.5, 0.1, "delta")
+    kept = loaded({"codec": "delta"}, alpha=None, epsilon=0.5)
+    assert (kept.alpha, kept.epsilon, kept.beta(0.25), kept.replay_buffer.codec) == (0.6, 0.5, 0.75, "delta")
+    with pytest.raises(cab.BufferOptionError, match=r"alpha .*replay_buffer_kwargs"):
+        loaded({"alpha": 0.9}, alpha=0.9)
+
+
+def test_a_stock_model_becomes_a_prioritized_one(tmp_path: Path) -> None:
+    stock = model(DQN).learn(60)
+    stock.save(tmp_path / "model")
+    with pytest.raises(cab.BufferClassError, match="replay_buffer_class=None"):
+        cab.PrioritizedDQN.load(tmp_path / "model", env=stock.env, device="cpu")
+    trained = cab.PrioritizedDQN.load(tmp_path / "model", env=stock.env, device="cpu", replay_buffer_class=None)
+    assert weights(trained) == weights(stock)
+    trained.learn(60)
+    assert type(trained.replay_buffer) is cab.CompressedPrioritizedReplayBuffer
+
+
+@pytest.mark.parametrize("path", ["load_replay_buffer", "cab.load_replay_buffer"])
+def test_options_that_are_told_anew_hold_for_a_loaded_buffer(path: str, tmp_path: Path) -> None:
+    trained = model(cab.PrioritizedDQN).learn(100)
+    trained.save(tmp_path / "model")
+    trained.save_replay_buffer(tmp_path / "buffer")
+    loaded = cab.PrioritizedDQN.load(tmp_path / "model", env=trained.env, device="cpu", alpha=0.9, epsilon=0.1)
+    if path == "load_replay_buffer":
+        loaded.load_replay_buffer(tmp_path / "buffer")
+    else:
+        cab.load_replay_buffer(loaded, tmp_path / "buffer")
+    buffer = loaded.replay_buffer
+    assert (buffer.alpha, buffer.epsilon) == (loaded.alpha, loaded.epsilon) == (0.9, 0.1)
+    errors = trained.replay_buffer.priorities[np.arange(80)] ** (1 / 0.6) - 1e-6
+    np.testing.assert_allclose(buffer.priorities[np.arange(80)], (errors + 0.1) ** 0.9, rtol=1e-6)
+    loaded.learn(20, reset_num_timesteps=False)
+
+
+def test_a_schedule_ends_at_zero_where_steps_go_beyond_the_end() -> None:
+    trained = cab.PrioritizedDQN("MlpPolicy", "CartPole-v1", beta=lambda left: left, train_freq=4, learning_starts=10)
+    trained.learn(99)
+    assert trained._current_progress_remaining < 0
+    assert trained.replay_buffer.beta == 0
+
+
+def test_a_schedule_that_falls_below_zero_says_when() -> None:
+    trained = model(cab.PrioritizedDQN, beta=lambda left: left - 0.5)
+    with pytest.raises(cab.BufferOptionError, match=r"with 0\.4\d* of the training to go it is -0\.0"):
+        trained.learn(100)
+
+
+def test_an_option_is_given_once() -> None:
+    for name, value in {"alpha": 0.6, "beta": 0.4, "epsilon": 1e-6}.items():
+        with pytest.raises(cab.BufferOptionError, match=f"{name} .*replay_buffer_kwargs"):
+            model(cab.PrioritizedDQN, replay_buffer_kwargs={name: value}, **{name: value})
+    made = model(cab.PrioritizedDQN, replay_buffer_kwargs={"alpha": 0.9}, epsilon=0.5)
+    assert (made.alpha, made.epsilon, made.replay_buffer.alpha) == (0.9, 0.5, 0.9)

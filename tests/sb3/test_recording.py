@@ -188,10 +188,20 @@ def test_lost_lives_do_not_end_a_recorded_game() -> None:
     assert sum(dones) > 2 * recording.n_episodes
 
 
+def test_recordings_may_come_one_by_one() -> None:
+    recordings = [core.RecordBuffer(), core.RecordBuffer()]
+    model = PPO("MlpPolicy", counting(3, 3), n_steps=8, batch_size=16, device="cpu")
+    model.learn(8, callback=RecordCallback(recording for recording in recordings))
+    assert [len(recording) for recording in recordings] == [8, 8]
+
+
 def test_callbacks_that_cannot_record_say_why() -> None:
     model = PPO("MlpPolicy", counting(3, 3), n_steps=8, batch_size=16, device="cpu")
     with pytest.raises(BufferOptionError, match="1 recordings for 2 environments"):
         model.learn(8, callback=RecordCallback([core.RecordBuffer()]))
+    twice = core.RecordBuffer()
+    with pytest.raises(BufferOptionError, match="give each its own"):
+        RecordCallback([twice, twice])
     with pytest.raises(BufferOptionError, match="no environment 2 among 2"):
         model.learn(8, callback=RecordCallback(core.RecordBuffer(), env=2))
     with pytest.raises(BufferOptionError, match="not 'pixels'"):
@@ -201,6 +211,12 @@ def test_callbacks_that_cannot_record_say_why() -> None:
     )
     with pytest.raises(BufferOptionError, match="render_mode='rgb_array'"):
         blind.learn(8, callback=RecordCallback(core.RecordBuffer(), "render"))
+    for wrong in (None, [None], core.RecordBuffer, [core.RecordBuffer]):
+        with pytest.raises(TypeError, match="recordings, such as"):
+            RecordCallback(wrong)  # type: ignore[arg-type]
+    counted = core.DummyRecordBuffer()
+    blind.learn(8, callback=RecordCallback(counted, "render"))
+    assert counted.steps == 8
 
 
 # Where sb3-extra-buffers fails

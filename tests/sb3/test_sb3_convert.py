@@ -178,6 +178,45 @@ def test_a_rollout_that_is_not_full_converts() -> None:
     np.testing.assert_array_equal(ours.observations.read(), stock.observations)
 
 
+@pytest.mark.parametrize("kind", [NStepReplayBuffer, cab.CompressedNStepReplayBuffer])
+def test_what_is_told_holds_after_a_conversion(kind: Any) -> None:
+    stock = stock_of(kind, STACKED, ROWS + 11, n_steps=3, gamma=0.9)
+    told = {"n_steps": 5, "gamma": 0.5}
+    ours, wanted = (
+        cab.CompressedNStepReplayBuffer.from_buffer(stock, **told),
+        stock_of(kind, STACKED, ROWS + 11, **told),
+    )
+    assert (ours.n_steps, ours.gamma) == (5, 0.5)
+    assert_same(seeded(0, ours.sample, 40), seeded(0, wanted.sample, 40))
+    assert not cab.CompressedNStepReplayBuffer.from_buffer(
+        stock, handle_timeout_termination=False
+    ).handle_timeout_termination
+    rollout = cab.CompressedRolloutBuffer.from_buffer(rollout_of(RolloutBuffer, STACKED, 9), gamma=0.5)
+    assert (rollout.gamma, rollout.gae_lambda) == (0.5, 0.9)
+
+
+def test_her_may_be_told_another_ratio() -> None:
+    env = goals()
+    stock = HerReplayBuffer(40 * N_ENVS, env.observation_space, env.action_space, env, "cpu", n_envs=N_ENVS)
+    assert cab.CompressedHerReplayBuffer.from_buffer(stock).her_ratio == stock.her_ratio
+    assert cab.CompressedHerReplayBuffer.from_buffer(stock, n_sampled_goal=1).her_ratio == 0.5
+
+
+@pytest.mark.parametrize("option", [{"buffer_size": 10}, {"n_envs": 1}, {"observation_space": SPACES["discrete"]}])
+def test_a_converted_buffer_has_the_shape_of_the_other(option: dict[str, Any]) -> None:
+    with pytest.raises(cab.BufferOptionError, match=next(iter(option))):
+        cab.CompressedReplayBuffer.from_buffer(stock_of(ReplayBuffer, STACKED, 3), **option)
+
+
+def test_a_compressed_buffer_hands_its_options_on() -> None:
+    options = {"alpha": 0.9, "beta": 0.5, "epsilon": 0.1, "codec": "zstd-3"}
+    before = stock_of(cab.CompressedPrioritizedReplayBuffer, STACKED, 9, **options)
+    again = cab.CompressedPrioritizedReplayBuffer.from_buffer(before)
+    assert {name: getattr(again, name) for name in options} == {name: getattr(before, name) for name in options}
+    assert cab.CompressedPrioritizedReplayBuffer.from_buffer(before, alpha=0.2).alpha == 0.2
+    assert cab.CompressedReplayBuffer.from_buffer(before).size() == 9
+
+
 def test_each_class_converts_its_own() -> None:
     with pytest.raises(cab.BufferClassError, match="takes a ReplayBuffer, not a NStepReplayBuffer"):
         cab.CompressedReplayBuffer.from_buffer(stock_of(NStepReplayBuffer, STACKED, 3))

@@ -1,22 +1,30 @@
-"""The examples in docstrings are right."""
+"""Docstrings of the SB3 adapter: what public names take, and examples that are right."""
 
 from __future__ import annotations
 
-import doctest
-import importlib
-from pathlib import Path
-
 import pytest
 
-import compressed_array_sb3
+import compressed_array_sb3 as cab
+from core_helpers.docstrings import check_examples, docstring, gaps, modules_with_examples, public_modules
 
-PACKAGE = Path(str(compressed_array_sb3.__file__)).parent
-FILES = [file for file in sorted(PACKAGE.rglob("*.py")) if ">>>" in file.read_text()]
-MODULES = [".".join(("compressed_array_sb3", *file.relative_to(PACKAGE).with_suffix("").parts)) for file in FILES]
+MAIN = (
+    cab.CompressedPrioritizedReplayBuffer,
+    cab.CompressedReplayBuffer,
+    cab.CompressedRolloutBuffer,
+    cab.GpuReplayBuffer,
+    cab.PrioritizedDQN,
+)
 
 
-@pytest.mark.parametrize("module", [name.removesuffix(".__init__") for name in MODULES])
+@pytest.mark.parametrize("module", modules_with_examples(cab))
 def test_examples_are_right(module: str) -> None:
-    found = doctest.testmod(importlib.import_module(module))
-    assert found.attempted
-    assert not found.failed
+    check_examples(module)
+
+
+@pytest.mark.parametrize("module", public_modules(cab))
+def test_public_names_say_what_they_take(module: str) -> None:
+    assert gaps(module) == []
+
+
+def test_main_classes_have_examples() -> None:
+    assert [kind.__name__ for kind in MAIN if ">>>" not in docstring(kind)] == []

@@ -61,7 +61,7 @@ def test_a_subclass_may_have_its_own_order_of_arguments(optimize: bool) -> None:
 
 
 class Looking(ReplayBuffer):
-    """A buffer of somebody else's, which looks at what it stores."""
+    """A third party's buffer, which looks at what it stores."""
 
     def add(self, obs: Any, next_obs: Any, *args: Any) -> None:
         self.seen = obs.shape, len(obs), obs[0, 0].mean(), obs.dtype
@@ -72,7 +72,7 @@ class CompressedLooking(CompressedReplay, Looking):
     pass
 
 
-def test_a_buffer_of_somebody_else_may_look_at_what_it_stores() -> None:
+def test_a_third_partys_buffer_may_look_at_what_it_stores() -> None:
     ours, stock = (cls(100, STACKED, ACTIONS, n_envs=2) for cls in (CompressedLooking, Looking))
     for step in play(STACKED, ACTIONS, 2, 20):
         ours.add(*step)

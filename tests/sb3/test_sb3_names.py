@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 import compressed_array_sb3 as cab
+from core_helpers.docstrings import public_modules
 
 PUBLIC = [
     "BufferClassError",
@@ -70,13 +70,7 @@ def test_the_public_names_are_these() -> None:
     assert [name for name in PUBLIC if not getattr(cab, name).__doc__] == []
 
 
-def public_modules() -> list[str]:
-    found = pkgutil.walk_packages(cab.__path__, "compressed_array_sb3.")
-    names = [info.name for info in found if not any(part.startswith("_") for part in info.name.split("."))]
-    return ["compressed_array_sb3", *names]
-
-
-MODULES = public_modules()
+MODULES = public_modules(cab)
 
 
 def test_there_are_modules() -> None:

@@ -80,7 +80,7 @@ def test_a_codec_for_a_key_that_there_is_not() -> None:
         cab.CompressedDictReplayBuffer(50, DICT, ACTIONS, codec={"pixels": "delta"})
 
 
-def test_an_option_that_nobody_has() -> None:
+def test_an_option_that_does_not_exist() -> None:
     with pytest.raises(TypeError, match="compresion"):
         cab.CompressedReplayBuffer(50, SPACES["stacked"], ACTIONS, compresion="zstd-3")
 

@@ -99,7 +99,7 @@ def test_dtypes(cls: type, dtype: Any) -> None:
     buffer = cls(STEPS, space, spaces.Box(-1, 1, (2,), np.float64), device="cpu")
     held = buffer.observations["image"] if is_dict(cls) else buffer.observations
     assert held.dtype == dtype
-    # SB3 keeps actions of a replay as float32, and those of a rollout as they are.
+    # SB3 keeps actions of a replay as float32, and those of a rollout unchanged.
     assert buffer.actions.dtype == (np.float32 if cls in REPLAYS else np.float64)
 
 

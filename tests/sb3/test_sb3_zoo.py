@@ -29,7 +29,7 @@ CartPole-v1:
   callback: {CALLBACK}
 """
 
-# It does not evaluate a rollout_buffer_class, but takes a file of Python in the place of a yml.
+# It does not evaluate a rollout_buffer_class, but takes a file of Python instead of a yml.
 PY = """
 from compressed_array_sb3 import CompressedRolloutBuffer
 

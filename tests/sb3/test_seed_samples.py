@@ -1,6 +1,6 @@
 """The samples that sb3-extra-buffers was published with run here when the name of the package is changed.
 
-They are quoted as they are. What shortens them is listed beside each one; nothing else is changed.
+They are quoted unchanged. What shortens them is listed beside each one; nothing else is changed.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # TensorFlow Probability uses what JAX is about to take back
-    import sbx  # noqa: F401 - for whoever imports it after this
+    import sbx  # noqa: F401 - for the tests that import it after this
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import pickle
 import subprocess
 import sys
+import weakref
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+import stable_baselines3
 import torch
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
-from stable_baselines3.common.buffers import NStepReplayBuffer
+from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.envs import BitFlippingEnv
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
+import compressed_array_sb3 as cab
 import compressed_array_sbx as cax
+from compressed_array.sampling import Ring
+from compressed_array_sbx._memory import lend
+from compressed_array_sbx._to_jax import to_jax
+from core_helpers.interruptions import SOURCES, Interruption
 from sb3_helpers.experience import DICT, SPACES, Step, play, seeded
+from sbx_helpers.normalizing import normalizing
 from sbx_helpers.spaces import BOX, VECTORS
 
 STACKED = SPACES["stacked"]
@@ -90,40 +102,83 @@ def assert_step(batch: Any, at: int, step: Step, i: int) -> None:
     assert bool(batch.dones[at]) == bool(step.done[i] and not step.infos[i]["TimeLimit.truncated"])
 
 
-@pytest.mark.parametrize("kind", ["n-step", "dict n-step"])
-@pytest.mark.parametrize("steps", [20, 75])
-def test_n_steps_are_sb3s(kind: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    buffer = made(kind, steps)
-    ring, positions = buffer._sampler.ring, []
-    draw = type(ring).draw
-    monkeypatch.setattr(type(ring), "draw", lambda self, words: positions.append(draw(self, words)) or positions[-1])
-    batch = buffer.sample_jax(200)
-    rows, envs = divmod(positions[0], 3)
-    monkeypatch.setattr(np.random, "randint", lambda *args, **kwargs: envs)  # by which SB3 chooses environments
-    samples = NStepReplayBuffer._get_samples(buffer, rows)
-    for mine, theirs in ((batch.observations, samples[0]), (batch.next_observations, samples[2])):
+class Draws:
+    """What buffers draw for `sample_jax`, which SB3 is then made to draw as well."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch, self._positions = monkeypatch, list[np.ndarray]()
+        draw = Ring.draw
+
+        def noted(ring: Ring, words: Any) -> Any:
+            self._positions.append(draw(ring, words))
+            return self._positions[-1]
+
+        monkeypatch.setattr(Ring, "draw", noted)
+
+    def samples(self, buffer: Any, way: Any, env: Any = None) -> Any:
+        """What `way` gives for the last draw."""
+        rows, envs = divmod(self._positions[-1], buffer.n_envs)
+        self._patch.setattr(np.random, "randint", lambda *args, **kwargs: envs)  # by which SB3 chooses environments
+        return way(buffer, rows, env)
+
+
+def assert_same_as_tensors(batch: Any, samples: Any) -> None:
+    for name in ("observations", "next_observations"):
+        mine, theirs = getattr(batch, name), getattr(samples, name)
         for key in mine if isinstance(mine, dict) else [...]:
             ours, stock = (mine, theirs) if key is ... else (mine[key], theirs[key])
             assert np.array_equal(ours, as_jax(stock.numpy()))
+    assert np.array_equal(batch.actions, as_jax(samples.actions.numpy()))
     assert np.array_equal(batch.dones, samples.dones.numpy().reshape(-1))
-    assert np.array_equal(batch.discounts, samples.discounts.numpy().reshape(-1))
-    np.testing.assert_allclose(batch.rewards, samples.rewards.numpy().reshape(-1), rtol=1e-5, atol=1e-6)
+    rewards = samples.rewards.numpy().reshape(-1)
+    if batch.discounts is None:
+        assert np.array_equal(batch.rewards, rewards)
+    else:  # sums, in another order
+        np.testing.assert_allclose(batch.rewards, rewards, rtol=1e-5, atol=1e-6)
+        assert np.array_equal(batch.discounts, samples.discounts.numpy().reshape(-1))
 
 
-def test_goals_are_those_of_sample() -> None:
-    env = DummyVecEnv([lambda: BitFlippingEnv(n_bits=5, continuous=True, max_steps=6)])
-    buffer = cax.CompressedHerReplayBuffer(100, env.observation_space, env.action_space, env, "cpu")
-    obs, rng = env.reset(), np.random.default_rng(0)
+@pytest.mark.parametrize("kind", ["n-step", "dict n-step"])
+@pytest.mark.parametrize("steps", [20, 75])
+def test_n_steps_are_sb3s(kind: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer, draws = made(kind, steps), Draws(monkeypatch)
+    batch = buffer.sample_jax(200)
+    assert_same_as_tensors(batch, draws.samples(buffer, NStepReplayBuffer._get_samples))
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize("kind", CLASSES)
+def test_what_vec_normalize_makes_of_a_batch_is_what_sb3_samples(
+    kind: str, prefetch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer, draws, env = made(kind, 75), Draws(monkeypatch), normalizing(CLASSES[kind][1], 3)
+    if prefetch:
+        buffer.sample_jax(60, env=env, prefetch=True)
+    batch = buffer.sample_jax(60, env=env)
+    assert_same_as_tensors(batch, draws.samples(buffer, type(buffer)._get_samples, env))
+    raw = draws.samples(buffer, type(buffer)._get_samples).rewards.numpy().reshape(-1)
+    assert not np.allclose(batch.rewards, raw)
+
+
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_goals_and_all_else_are_those_of_sb3s_buffer(is_normalized: bool) -> None:
+    env = DummyVecEnv([lambda: BitFlippingEnv(n_bits=3, continuous=True, max_steps=6)] * 2)
+    args, rng = (200, env.observation_space, env.action_space, env, "cpu", 2), np.random.default_rng(0)
+    stock, ours = HerReplayBuffer(*args), cax.CompressedHerReplayBuffer(*args)
+    obs = env.reset()
     for _ in range(40):
-        action = rng.normal(size=(1, 5))
+        action = rng.normal(size=(2, 3))
         after, *rest = env.step(action)
-        buffer.add(dict(obs), dict(after), action, *rest)
+        for buffer in (stock, ours):
+            buffer.add(dict(obs), dict(after), action, *rest)
         obs = after
-    batch, samples = seeded(3, buffer.sample_jax, 50), seeded(3, buffer.sample, 50)
-    for key in samples.observations:
-        assert np.array_equal(batch.observations[key], samples.observations[key].numpy())
-        assert np.array_equal(batch.next_observations[key], samples.next_observations[key].numpy())
-    assert np.array_equal(batch.rewards, samples.rewards.numpy().reshape(-1))
+    by: Any = VecNormalize(env, norm_obs=False) if is_normalized else None
+    if is_normalized:
+        by.ret_rms.update(rng.normal(size=20))
+    batch, samples = seeded(3, ours.sample_jax, 50, by), seeded(3, stock.sample, 50, by)
+    assert_same_as_tensors(batch, samples)
+    assert batch.dones.any()
+    assert not batch.dones.all()
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -149,8 +204,8 @@ def test_what_was_decoded_ahead_is_used(monkeypatch: pytest.MonkeyPatch) -> None
     buffer.sample_jax(500, prefetch=True)
     buffer._prefetched._thread.join()
     reads = []
-    read = buffer._prefetched._read
-    monkeypatch.setattr(buffer._prefetched, "_read", lambda *numbers: reads.append(len(numbers[0])) or read(*numbers))
+    read = buffer._reader()
+    monkeypatch.setattr(buffer, "_reader", lambda: lambda *steps: reads.append(len(steps[0])) or read(*steps))
     for step in play(STACKED, BOX, 3, 1, seed=1):
         buffer.add(*step)
     buffer.sample_jax(500)
@@ -168,6 +223,26 @@ def test_a_reset_forgets_what_was_decoded_ahead() -> None:
         for step in play(STACKED, BOX, 3, 9, seed=2):
             buffer.add(*step)
     assert_same_batches(ahead.sample_jax(50), plain.sample_jax(50))
+
+
+@pytest.mark.parametrize("kind", ["images", "joined dict", "n-step"])
+def test_a_buffer_that_was_decoded_ahead_is_freed_as_any_other(kind: str) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        buffer = made(kind, 40, alpha=0.6)
+        buffer.sample_jax(8, prefetch=True)
+        buffer._prefetched._thread.join()
+        gone = weakref.ref(buffer)
+        del buffer
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_the_tree_counts_as_memory() -> None:
+    plain, buffer = made("vectors"), made("vectors", alpha=0.6)
+    assert buffer.memory_usage().rest == plain.memory_usage().rest + buffer.priorities.nbytes
 
 
 @pytest.mark.parametrize("prefetch", [False, True])
@@ -220,13 +295,35 @@ def drawn(buffer: Any, size: int) -> np.ndarray:
 
 def test_draws_follow_priorities() -> None:
     buffer = made("vectors", 40, alpha=1.0, epsilon=0.0)
-    first = buffer._sampler.ring.oldest * 3
-    buffer.update_priorities(np.arange(first, first + 90), np.arange(90))
+    buffer.update_priorities(np.arange(30, 120), np.arange(90))
     count = np.bincount(np.concatenate([drawn(buffer, 900) for _ in range(50)]), minlength=90)
     expected = buffer.priorities[np.arange(90)] / buffer.priorities.total * 45000
     assert not count[expected == 0].any()
     there = expected > 0
     assert ((count - expected)[there] ** 2 / expected[there]).sum() < 150
+
+
+@pytest.mark.parametrize("alpha", [None, 0.6])
+def test_draws_come_in_no_order(alpha: float | None) -> None:
+    buffer = made("vectors", 40, alpha=alpha)  # whose 90 transitions are all alike
+    parts = drawn(buffer, 9000).reshape(100, 90)
+    counts = np.stack([np.bincount(part // 30, minlength=3) for part in parts])
+    assert counts.min() > 8  # of about 30, and 4.5 more or less
+    assert (np.diff(parts, axis=1) < 0).mean() == pytest.approx(0.5, abs=0.03)
+
+
+def test_what_is_drawn_by_priority_keeps_its_weight_and_number() -> None:
+    buffer = made("vectors", 40, alpha=1.0, beta=1.0, epsilon=0.0)
+    errors = np.random.default_rng(0).uniform(0.1, 1, 90)
+    buffer.update_priorities(np.arange(30, 120), errors)
+    batch = buffer.sample_jax(64)
+    places = batch.indices % 90
+    rows, envs = divmod(places, 3)
+    assert (np.diff(places) < 0).any()
+    assert np.array_equal(batch.rewards, buffer.rewards[rows, envs])
+    assert np.array_equal(batch.observations, buffer.observations[rows, envs])
+    weights = errors.min() / errors[batch.indices - 30]
+    np.testing.assert_allclose(batch.weights, weights, rtol=1e-5)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
@@ -292,8 +389,6 @@ def test_the_seed_of_sb3_decides() -> None:
 
 
 def test_a_converted_buffer_can_be_drawn_from() -> None:
-    from stable_baselines3.common.buffers import ReplayBuffer
-
     stock = ReplayBuffer(90, STACKED, BOX, "cpu", 3)
     for step in play(STACKED, BOX, 3, 75):
         stock.add(*step)
@@ -321,7 +416,14 @@ def test_images_as_floats(options: dict[str, Any]) -> None:
         (lambda b: b.sample_jax(8, beta=0.4), cax.BufferOptionError),
         (lambda b: b.update_priorities([0], [1.0]), cax.BufferOptionError),
         (lambda b: made("vectors", alpha=-1.0), cax.BufferOptionError),
-        (lambda b: made("vectors", epsilon=-1.0), cax.BufferOptionError),
+        (lambda b: made("vectors", alpha="0.6"), cax.BufferOptionError),
+        (lambda b: made("vectors", alpha=1.0, epsilon=-1.0), cax.BufferOptionError),
+        (lambda b: made("vectors", alpha=1.0, beta=-0.1), cax.BufferOptionError),
+        (lambda b: made("vectors", alpha=1.0, beta=np.nan), cax.BufferOptionError),
+        (lambda b: made("vectors", alpha=1.0, beta=lambda left: left), cax.BufferOptionError),
+        (lambda b: made("vectors", beta=0.4), cax.BufferOptionError),
+        (lambda b: made("vectors", epsilon=1e-6), cax.BufferOptionError),
+        (lambda b: made("vectors", 9, alpha=1.0).sample_jax(8, beta=-1.0), cax.BufferOptionError),
         (lambda b: made("vectors").sample_jax(8), cax.BufferEmptyError),
         (lambda b: made("vectors", 9, alpha=1.0).update_priorities([0, 1], [1.0]), ValueError),
     ],
@@ -329,6 +431,39 @@ def test_images_as_floats(options: dict[str, Any]) -> None:
 def test_what_makes_no_sense_raises(call: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         call(made("vectors", 9))
+
+
+@pytest.mark.parametrize("name", ["_get_samples", "sample", "to_torch"])
+def test_a_subclass_that_makes_samples_in_its_own_way_is_refused(name: str) -> None:
+    def own_way(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(cax.CompressedReplayBuffer, name)(self, *args, **kwargs)
+
+    own = type("Own", (cax.CompressedReplayBuffer,), {name: own_way})(90, STACKED, BOX, "cpu", 3)
+    own.add(*next(play(STACKED, BOX, 3, 1)))
+    given_one = made("images", 9)
+    setattr(given_one, name, getattr(given_one, name))
+    for buffer in (own, given_one):
+        with pytest.raises(cax.BufferClassError, match="call sample"):
+            buffer.sample_jax(4)
+        assert len(buffer.sample(4).rewards) == 4
+
+
+def test_a_copy_of_all_attributes_leaves_out_what_is_decoded_ahead() -> None:
+    buffer = made("images", 9)
+    buffer.sample_jax(4, prefetch=True)
+    state = pickle.loads(pickle.dumps(vars(buffer).copy()))
+    assert state["_prefetched"] is None
+
+
+def test_a_buffer_hands_its_priorities_options_on() -> None:
+    options = {"alpha": 0.9, "beta": 0.5, "epsilon": 0.1}
+    before = made("images", 9, **options)
+    again = cax.CompressedReplayBuffer.from_buffer(before)
+    assert {name: getattr(again, name) for name in options} == options
+    assert cax.CompressedReplayBuffer.from_buffer(made("images", 9)).alpha is None
+    by_schedule = cab.CompressedPrioritizedReplayBuffer(90, STACKED, BOX, "cpu", 3, alpha=0.9, beta=lambda left: left)
+    assert cax.CompressedReplayBuffer.from_buffer(by_schedule).alpha == 0.9
+    assert cab.CompressedPrioritizedReplayBuffer.from_buffer(before).epsilon == 0.1
 
 
 def test_discrete_spaces_and_devices() -> None:
@@ -353,6 +488,80 @@ def test_importing_the_package_does_not_import_jax() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_all_leaves_go_to_the_default_device() -> None:
+    code = (
+        "import jax, numpy as np, compressed_array_sbx as cax, torch; from gymnasium import spaces\n"
+        "from compressed_array_sbx._to_jax import to_jax\n"
+        "second = jax.devices()[1]\n"
+        "jax.config.update('jax_default_device', second)\n"
+        "args = (9, spaces.Box(0, 255, (4, 36, 36), np.uint8), spaces.Discrete(2), 'cpu')\n"
+        "one = np.zeros((1, 4, 36, 36), np.uint8); none = np.zeros(1)\n"
+        "for buffer in (\n"
+        "    cax.CompressedReplayBuffer(*args, output_dtype='float'),\n"
+        "    cax.CompressedReplayBuffer(*args, normalize_images=True),\n"
+        "    cax.GpuReplayBuffer(*args, buffer_device='cpu'),\n"
+        "):\n"
+        "    buffer.add(one, one, none, none, none, [{}])\n"
+        "    leaves = jax.tree.leaves(buffer.sample_jax(4))\n"
+        "    assert len(leaves) == 5 and all(leaf.devices() == {second} for leaf in leaves)\n"
+        "assert to_jax({'goal': torch.zeros(3)})['goal'].devices() == {second}\n"
+        "assert to_jax(torch.zeros(3), jax.devices()[0]).devices() == {jax.devices()[0]}\n"
+    )
+    env = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.int64, torch.float64])
+def test_a_tensor_comes_as_an_array_of_numpy_does(dtype: torch.dtype) -> None:
+    tensor = torch.arange(6).reshape(2, 3).to(dtype)
+    for part in (tensor, tensor.T):
+        ours, theirs = to_jax(part), jax.device_put(part.numpy())
+        assert ours.dtype == theirs.dtype
+        assert np.array_equal(ours, theirs)
+    aligned = lend((64, 64), np.dtype(np.float32))
+    assert to_jax(torch.from_numpy(aligned)).unsafe_buffer_pointer() == aligned.ctypes.data
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor that says it is on a GPU, and hands over memory of the CPU."""
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cuda", 0)
+
+    def __dlpack_device__(self) -> Any:
+        return self.as_subclass(torch.Tensor).__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.as_subclass(torch.Tensor).__dlpack__(**options)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.int64, torch.float32, torch.float64], ids=str)
+def test_a_tensor_of_a_gpu_comes_by_dlpack_as_one_of_the_host_does(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[Any] = []
+    take = jax.dlpack.from_dlpack
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax.dlpack, "from_dlpack", lambda tensor: handed.append(tensor) or take(tensor))
+    tensor = torch.arange(6).reshape(2, 3).to(dtype)
+    for part in (tensor, tensor.T, tensor[:, 1:], tensor[:0]):
+        for device in (None, jax.devices()[0]):
+            ours = to_jax({"key": part.as_subclass(Elsewhere)}, device)["key"]
+            theirs = jax.device_put(part.numpy())
+            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+            assert np.array_equal(ours, theirs)
+            assert ours.devices() == {jax.devices()[0]}
+    assert len(handed) == 8
+    assert all(isinstance(one, Elsewhere) and one.is_contiguous() for one in handed)
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")  # torch was installed for a GPU, JAX was not
+    on_host = tensor.as_subclass(Elsewhere)
+    monkeypatch.setattr(Elsewhere, "cpu", lambda self: self.as_subclass(torch.Tensor), raising=False)
+    assert np.array_equal(to_jax(on_host), tensor.numpy())
+    assert len(handed) == 8
 
 
 def test_no_tensor_is_left_on_the_way() -> None:
@@ -392,3 +601,46 @@ def test_an_interrupt_leaves_no_step_without_a_priority(monkeypatch: pytest.Monk
     buffer.sample_jax(2)
     count = buffer.size() * buffer.n_envs
     assert (buffer._sampler.tree[np.arange(count)] == 1.0).all()
+
+
+# All that Python may interrupt: the core's code, the adapters' and SB3's own between them.
+EVERYWHERE = (SOURCES, *(str(Path(str(package.__file__)).parent) for package in (cax, cab, stable_baselines3)))
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("steps", [4, 9])  # of a ring of six
+def test_an_interrupt_keeps_all_that_was_learned(steps: int) -> None:
+    stream, interrupts = play(SPACES["vector"], BOX, 3, 10_000, 1), 0
+    for nth in range(1, 600):
+        buffer = made("vectors", steps, rows=6, alpha=1.0, epsilon=0.0)
+        held = np.arange(max(steps - 6, 0) * 3, steps * 3)
+        buffer.update_priorities(held, np.linspace(0.1, 0.9, len(held)))
+        before = buffer.priorities[np.arange(18)]
+        try:
+            with Interruption(nth, interrupt, sources=EVERYWHERE) as interruption:
+                buffer.add(*next(stream))
+                assert buffer.priorities is not None
+        except KeyboardInterrupt:
+            interrupts += 1
+        buffer.add(*next(stream))
+        new = np.repeat([(row - steps) % 6 < (buffer.pos - steps) % 6 for row in range(6)], 3)
+        np.testing.assert_array_equal(buffer.priorities[np.arange(18)], np.where(new, 1.0, before), interruption.where)
+        if interruption.left > 0:
+            break
+    assert interrupts > 5
+
+
+@pytest.mark.parametrize("more", [5, 6, 7, 12])  # of a ring of six
+def test_an_interrupt_before_the_ring_goes_round_keeps_nothing_old(more: int) -> None:
+    buffer = made("vectors", 9, rows=6, alpha=1.0, epsilon=0.0)
+    old = buffer.sample_jax(90).indices
+    buffer.update_priorities(old, np.full(90, 0.5))
+    for step in play(SPACES["vector"], BOX, 3, more + 1, 1):
+        buffer.add(*step)
+    buffer._added -= 1  # as an interrupt leaves it that comes after SB3's part of a step
+    buffer.update_priorities(old, np.full(90, 0.25))
+    assert (buffer.priorities[np.arange(18)] == 1.0).all()
+    assert (buffer.sample_jax(50).indices > old.max()).all()

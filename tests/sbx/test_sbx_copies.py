@@ -1,9 +1,10 @@
-"""Nothing is copied on its way to JAX that need not be, and nothing is shared that somebody may still change."""
+"""Nothing is copied on its way to JAX that need not be, and nothing is shared that may still change."""
 
 from __future__ import annotations
 
 import gc
 import pickle
+from collections import deque
 from copy import deepcopy
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 import torch
 from gymnasium import spaces
 
+import compressed_array_sb3 as cab
 import compressed_array_sbx as cax
 from compressed_array_sbx._joined_keys import ColumnArray, Columns, column_tensor
-from compressed_array_sbx._memory import ALIGNED, SMALLEST, OutputPool
+from compressed_array_sbx._memory import ALIGNED, SMALLEST, AlignedPool
 from sb3_helpers.experience import SPACES, play, seeded
 from sbx_helpers.spaces import DISCRETE, VECTORS
 
@@ -162,6 +164,40 @@ def test_joined_keys_survive_a_pickle_and_are_kept_once() -> None:
     assert isinstance(again.observations, Columns)
 
 
+@pytest.mark.parametrize("way", ["assign", "update", "|="])
+def test_a_key_that_is_assigned_is_sampled_and_written_to(way: str) -> None:
+    buffer = filled(cax.CompressedDictReplayBuffer, VECTORS)
+    obs = buffer.observations
+    restored = np.full_like(obs["far"], 77)
+    before = obs["near"].copy()
+    if way == "assign":
+        obs["far"] = restored
+    elif way == "update":
+        obs.update(far=restored)
+    else:
+        obs |= {"far": restored}
+    for samples in (buffer.sample(9), pickle.loads(pickle.dumps(buffer)).sample(9), buffer.sample_jax(9)):
+        assert (np.asarray(samples.observations["far"]) == 77).all()
+    assert np.array_equal(obs["near"], before)
+    for step in play(VECTORS, DISCRETE, 2, 50, seed=1):
+        buffer.add(*step)
+    assert not (buffer.sample(99).observations["far"] == 77).any()
+    assert (restored == 77).all()
+
+
+def test_a_key_takes_no_array_that_is_not_its_own() -> None:
+    obs = filled(cax.CompressedDictReplayBuffer, VECTORS).observations
+    before = obs.whole.copy()
+    for name, value in [
+        ("far", np.zeros(obs["far"].shape[2])),  # which numpy would repeat
+        ("far", np.full(obs["far"].shape, 1e300)),
+        ("other", obs["far"]),
+    ]:
+        with pytest.raises((KeyError, ValueError)):
+            obs[name] = value
+    assert np.array_equal(obs.whole, before)
+
+
 def test_rows_that_are_not_there_raise() -> None:
     buffer = filled(cax.CompressedDictReplayBuffer, VECTORS)
     with pytest.raises(IndexError):
@@ -173,7 +209,7 @@ def test_rows_that_are_not_there_raise() -> None:
 
 
 def test_lent_memory_is_used_again_and_bounded() -> None:
-    lender = OutputPool(most=3 * SMALLEST)
+    lender = AlignedPool(most=3 * SMALLEST)
     dtype = np.dtype(np.float32)
     arrays = [lender.lend((SMALLEST // 4,), dtype) for _ in range(5)]
     places = {array.ctypes.data for array in arrays}
@@ -190,6 +226,21 @@ def test_lent_memory_is_used_again_and_bounded() -> None:
     assert small.ctypes.data % ALIGNED == 0
 
 
+def test_memory_that_another_thread_has_let_go_of_is_not_let_go_of_again() -> None:
+    class Emptied(deque[Any]):
+        """A deque that another thread empties just before its first item is taken."""
+
+        def popleft(self) -> Any:
+            self.clear()
+            return super().popleft()
+
+    lender = AlignedPool(most=0)
+    lender._free = Emptied()
+    lent = lender.lend((SMALLEST,), np.dtype(np.uint8))
+    del lent  # an error here could not be raised, only warned of
+    assert lender.nbytes == 0
+
+
 def test_copies_of_columns_are_plain_tensors() -> None:
     array = np.arange(12.0, dtype=np.float32).reshape(3, 4)[:, 1:3].view(ColumnArray)
     array.joined, array.span = array.base, (1, 3)
@@ -201,3 +252,15 @@ def test_copies_of_columns_are_plain_tensors() -> None:
         assert array.any()
     tensor.data = torch.zeros(3, 2)
     assert not tensor.numpy().any()
+
+
+def test_rows_in_two_dimensions_are_those_of_the_sb3_adapter() -> None:
+    ours, theirs = (filled(package.CompressedDictReplayBuffer, VECTORS) for package in (cax, cab))
+    for rows in (np.arange(9).reshape(3, 3), np.arange(289).reshape(17, 17) % 50, np.array([[3, -1], [0, -50]])):
+        mine, stock = (seeded(0, buffer._get_samples, rows).observations for buffer in (ours, theirs))
+        for key in VECTORS:
+            assert torch.equal(mine[key], stock[key])
+        parts, plain = ([obs[key].numpy() for key in VECTORS] for obs in (mine, stock))
+        assert np.array_equal(np.concatenate(parts, axis=-1), np.concatenate(plain, axis=-1))
+        with pytest.raises(ValueError, match="dimensions"):  # numpy's own: they differ in length along the last axis
+            np.concatenate(parts, axis=1)

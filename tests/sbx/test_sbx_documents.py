@@ -45,13 +45,17 @@ def test_every_buffer_of_the_sb3_adapter_has_its_namesake() -> None:
         "CompressedNStepReplayBuffer",
         "CompressedReplayBuffer",
         "CompressedRolloutBuffer",
+        "GpuDictNStepReplayBuffer",
         "GpuDictReplayBuffer",
         "GpuDictRolloutBuffer",
+        "GpuNStepReplayBuffer",
         "GpuReplayBuffer",
         "GpuRolloutBuffer",
     ]
     for name in names:
-        assert issubclass(getattr(cax, name), getattr(cab, name))
+        # Of the SB3 adapter's for a GPU none have n steps.
+        theirs = name if hasattr(cab, name) else name.replace("Gpu", "Compressed")
+        assert issubclass(getattr(cax, name), getattr(cab, theirs))
         assert name in cax.__all__
 
 

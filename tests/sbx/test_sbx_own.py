@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from sbx import DQN, PPO, SAC, TQC
+from sbx import DDPG, DQN, PPO, SAC, TQC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import FakeImageEnv
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.logger import configure
 
+import compressed_array_sb3 as cab
 import compressed_array_sbx as cax
+from compressed_array_sb3._mixin import CompressedBuffer
 
 pytestmark = pytest.mark.long
 
@@ -155,12 +157,56 @@ def test_a_stock_file_becomes_a_compressed_buffer(tmp_path: Path) -> None:
     assert np.array_equal(model.replay_buffer.observations, stock.replay_buffer.observations)
 
 
+@pytest.mark.parametrize("kind", [cax.CompressedReplayBuffer, cab.CompressedReplayBuffer])
+def test_a_compressed_file_gets_what_the_model_asks_for(kind: type, tmp_path: Path) -> None:
+    before = DQN("MlpPolicy", "CartPole-v1", buffer_size=100, learning_starts=200, replay_buffer_class=kind, **small())
+    before.learn(80).save_replay_buffer(tmp_path / "compressed")
+    for options in ({}, {"alpha": 0.6}):
+        model = DQN("MlpPolicy", "CartPole-v1", buffer_size=100, replay_buffer_kwargs=options, **small(), **REPLAY)
+        cax.load_replay_buffer(model, tmp_path / "compressed")
+        assert (type(model.replay_buffer), model.replay_buffer.alpha) == (
+            cax.CompressedReplayBuffer,
+            options.get("alpha"),
+        )
+        assert model.replay_buffer.sample_jax(8).rewards.shape == (8,)
+
+
 def test_a_callback_records_what_is_held(tmp_path: Path) -> None:
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=16, n_epochs=1, **small(), **ROLLOUT)
     model.set_logger(configure(str(tmp_path), ["csv"]))
     model.learn(64, callback=cax.BufferStatsCallback())
     model.logger.close()
     assert "buffer/stored_mb" in (tmp_path / "progress.csv").read_text()
+
+
+class Noted(CompressedBuffer):
+    """Takes one more argument."""
+
+    def __init__(self, *args: Any, note: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.note = note
+
+
+class NotedReplayBuffer(Noted, cax.CompressedReplayBuffer):
+    pass
+
+
+class NotedRolloutBuffer(Noted, cax.CompressedRolloutBuffer):
+    pass
+
+
+@pytest.mark.parametrize("algo", [DDPG, PPO])
+def test_a_subclass_with_an_argument_of_its_own_is_given_it(algo: Any, tmp_path: Path) -> None:
+    kind = "rollout" if algo is PPO else "replay"
+    more = {"n_steps": 16, "batch_size": 8} if algo is PPO else {"buffer_size": 100, "learning_starts": 100}
+    chosen = {"rollout": NotedRolloutBuffer, "replay": NotedReplayBuffer}[kind]
+    told = {f"{kind}_buffer_class": chosen, f"{kind}_buffer_kwargs": {"note": "mine", "codec": "delta"}}
+    model = algo("MlpPolicy", "Pendulum-v1", **small(), **more, **told)
+    model.save(tmp_path / "model")
+    for one in (model, algo.load(tmp_path / "model", env=model.env)):
+        buffer = getattr(one, f"{kind}_buffer")
+        assert type(buffer) is chosen
+        assert (buffer.note, buffer.codec) == ("mine", "delta")
 
 
 @pytest.mark.parametrize(

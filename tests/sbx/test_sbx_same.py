@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import torch
@@ -16,12 +17,14 @@ from stable_baselines3.common.buffers import (
     RolloutBuffer,
 )
 from stable_baselines3.common.envs import BitFlippingEnv
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 import compressed_array_sb3 as cab
 import compressed_array_sbx as cax
+from compressed_array.torch import DeviceArray
 from sb3_helpers.experience import DICT, SPACES, assert_same, play, seeded
+from sbx_helpers.normalizing import normalizing
 from sbx_helpers.spaces import BOX, DISCRETE, VECTORS
 
 MIXED = spaces.Dict({"a": VECTORS["near"], "b": spaces.Box(-np.inf, np.inf, (3,), np.float64)})
@@ -136,24 +139,8 @@ def test_vec_normalize(kind: str) -> None:
         "dict": (DictReplayBuffer, cax.CompressedDictReplayBuffer),
         "n-step": (NStepReplayBuffer, cax.CompressedNStepReplayBuffer),
     }[kind]
-    env = VecNormalize(NoVecEnv(space, 4), norm_obs_keys=["near", "far"] if kind == "dict" else None)
-    for step in play(space, BOX, 4, 20):
-        parts = env.obs_rms if isinstance(env.obs_rms, dict) else {None: env.obs_rms}
-        for key, rms in parts.items():
-            rms.update(step.obs if key is None else step.obs[key])
-        env.ret_rms.update(step.reward)
     args = (200, space, BOX, "cpu", 4)
-    assert_same_samples(stock_class(*args), ours_class(*args), play(space, BOX, 4, 130), env=env)
-
-
-class NoVecEnv(DummyVecEnv):
-    """Spaces without environments, all that VecNormalize needs to normalize a sample."""
-
-    def __init__(self, space: Any, n_envs: int) -> None:
-        super(DummyVecEnv, self).__init__(n_envs, space, BOX)
-
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        return [None] * self.num_envs
+    assert_same_samples(stock_class(*args), ours_class(*args), play(space, BOX, 4, 130), env=normalizing(space, 4))
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -199,3 +186,26 @@ def test_on_a_device(kind: str, codec: str) -> None:
     assert_same_samples(classes[0](*args), classes[1](*args, codec=codec), play(space, DISCRETE, 2, 80))
     stock, ours = (made(20, space, DISCRETE, "cpu", n_envs=2) for made in classes[2:])
     assert_same_rollouts(stock, ours, space)
+
+
+@pytest.mark.parametrize("codec", ["auto", "none"])
+def test_n_steps_on_a_device(codec: str) -> None:
+    args, options = (100, SPACES["stacked"], DISCRETE, "cpu", 2), {"n_steps": 3, "gamma": 0.9}
+    ours = cax.GpuNStepReplayBuffer(*args, codec=codec, **options)
+    assert_same_samples(NStepReplayBuffer(*args, **options), ours, play(SPACES["stacked"], DISCRETE, 2, 80))
+    assert isinstance(ours.observations, DeviceArray)
+
+
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_n_steps_of_keys_on_a_device(is_normalized: bool) -> None:
+    args, options = (100, DICT, BOX, "cpu", 3), {"n_steps": 3, "gamma": 0.9}
+    env = normalizing(DICT, 3) if is_normalized else None
+    ours = cax.GpuDictNStepReplayBuffer(*args, buffer_device="cpu", **options)
+    theirs = cax.CompressedDictNStepReplayBuffer(*args, **options)
+    assert_same_samples(theirs, ours, play(DICT, BOX, 3, 80), env)
+    batches = []
+    for buffer in (ours, theirs):
+        buffer.rng = np.random.default_rng(0)
+        batches.append(buffer.sample_jax(20, env))
+    for mine, same in zip(*map(jax.tree.leaves, batches), strict=True):
+        assert np.array_equal(mine, same)

@@ -9,23 +9,25 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import jax
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from sbx import DDPG, DQN, PPO, SAC, TD3, TQC, CrossQ
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import NStepReplayBuffer, RolloutBuffer
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.utils import set_random_seed
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from stable_baselines3.her import HerReplayBuffer
 
 import compressed_array_sbx as cax
 from compressed_array import CompressedArray
 from compressed_array.torch import DeviceArray
 from sb3_helpers.trainings import by_name, with_one_wrong_pixel
-from sbx_helpers.jax_envs import bits, normalized_pucks, pendulum, pucks, stacked_pucks
+from sbx_helpers.jax_envs import balls, bits, normalized_balls, pendulum, stacked_balls
 
 pytestmark = pytest.mark.long
 
@@ -82,7 +84,8 @@ class Training:
 
     def is_plain(self) -> bool:
         """Whether our buffer leaves these observations alone."""
-        return self in [TRAININGS[name] for name in PLAIN]
+        plain = [TRAININGS[name] for name in PLAIN]
+        return any((self.algo, self.env, self.codec) == (one.algo, one.env, one.codec) for one in plain)
 
 
 def parameters(model: Any) -> dict[str, bytes]:
@@ -119,50 +122,88 @@ def is_compressed(model: Any) -> bool:
 DELTA = {"codec": "delta"}  # where observations are so small that they are left alone unless asked for
 N_STEP = {"n_steps": 3, "gamma": 0.9}
 GOALS = {"n_sampled_goal": 3, "goal_selection_strategy": "future"}
-MOVING = partial(pucks, "trace", continuous=True)
+MOVING = partial(balls, "vector", continuous=True)
+PUSHES = spaces.Box(-1, 1, (2,), np.float32)
 SIMBA, KEYS = {"policy": "SimbaPolicy"}, {"policy": "MultiInputPolicy"}
-TWO_KEYS, LONG_KEYS = ("trace", "place"), ("long", "place")
+TWO_KEYS, LONG_KEYS = ("vector", "place"), ("long", "place")
+
+
+class Columns(gym.Env[Any, Any]):
+    """Observations of two rows and one column, at random, and episodes of eight steps."""
+
+    def __init__(self, actions: spaces.Space[Any]) -> None:
+        self.observation_space, self.action_space = spaces.Box(-9, 9, (2, 1), np.float32), actions
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.left = 8
+        return self._seen(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.left -= 1
+        return self._seen(), float(self.np_random.normal()), not self.left, False, {}
+
+    def _seen(self) -> Any:
+        return self.np_random.normal(size=(2, 1)).astype(np.float32)
+
+
+def flat(actions: spaces.Space[Any] = PUSHES) -> VecEnv:
+    """What SBX flattens."""
+    env = DummyVecEnv([partial(Columns, actions)] * 2)
+    env.seed(SEED)
+    return env
 
 
 REPLAYS = {
-    "dqn-images": Training(DQN, pucks, cax.CompressedReplayBuffer, "CnnPolicy"),
-    "dqn-n-step": Training(DQN, pucks, cax.CompressedNStepReplayBuffer, "CnnPolicy", NStepReplayBuffer, buffer=N_STEP),
+    "dqn-images": Training(DQN, balls, cax.CompressedReplayBuffer, "CnnPolicy"),
+    "dqn-as-many-gradient-steps": Training(
+        DQN, partial(balls, "vector"), cax.CompressedReplayBuffer, codec=DELTA, options={"gradient_steps": -1}
+    ),
+    "dqn-n-step": Training(DQN, balls, cax.CompressedNStepReplayBuffer, "CnnPolicy", NStepReplayBuffer, buffer=N_STEP),
     "sac-plain": Training(SAC, pendulum, cax.CompressedReplayBuffer),
     "sac-simba": Training(SAC, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
-    "sac-normalized": Training(SAC, normalized_pucks, cax.CompressedReplayBuffer, codec=DELTA),
-    "sac-dict": Training(SAC, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
-    "sac-long-dict": Training(SAC, partial(pucks, LONG_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
+    "sac-normalized": Training(SAC, normalized_balls, cax.CompressedReplayBuffer, codec=DELTA),
+    "sac-dict": Training(SAC, partial(balls, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
+    "sac-long-dict": Training(SAC, partial(balls, LONG_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
     "sac-her": Training(
         SAC, bits, cax.CompressedHerReplayBuffer, **KEYS, stock=HerReplayBuffer, buffer=GOALS, codec=DELTA
     ),
     "tqc": Training(TQC, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
     "crossq": Training(CrossQ, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
     "td3": Training(TD3, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
+    "td3-dict": Training(TD3, partial(balls, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
+    "td3-flat": Training(TD3, flat, cax.CompressedReplayBuffer, codec=DELTA),
     "ddpg": Training(DDPG, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
 }
 ROLLOUTS = {
-    "ppo-images": Training(PPO, pucks, cax.CompressedRolloutBuffer, "CnnPolicy"),
+    "ppo-images": Training(PPO, balls, cax.CompressedRolloutBuffer, "CnnPolicy"),
     "ppo-vectors": Training(PPO, MOVING, cax.CompressedRolloutBuffer, codec=DELTA),
-    "ppo-normalized": Training(PPO, normalized_pucks, cax.CompressedRolloutBuffer, codec=DELTA),
+    "ppo-normalized": Training(PPO, normalized_balls, cax.CompressedRolloutBuffer, codec=DELTA),
 }
 GPU = {
-    "dqn-gpu": Training(DQN, pucks, cax.GpuReplayBuffer, "CnnPolicy"),
-    "sac-gpu-dict": Training(SAC, partial(pucks, LONG_KEYS, continuous=True), cax.GpuDictReplayBuffer, **KEYS),
-    "ppo-gpu": Training(PPO, pucks, cax.GpuRolloutBuffer, "CnnPolicy"),
+    "dqn-gpu": Training(DQN, balls, cax.GpuReplayBuffer, "CnnPolicy"),
+    "sac-gpu-dict": Training(SAC, partial(balls, LONG_KEYS, continuous=True), cax.GpuDictReplayBuffer, **KEYS),
+    "ppo-gpu": Training(PPO, balls, cax.GpuRolloutBuffer, "CnnPolicy"),
 }
-# The other ways in which algorithms, policies, buffers and observations go together. They take longest to compile.
+# The other ways in which algorithms, policies, buffers and observations go together. They take seconds to compile.
 MORE = {
-    "dqn-stacks": Training(DQN, stacked_pucks, cax.CompressedReplayBuffer, "CnnPolicy"),
-    "dqn-vectors": Training(DQN, partial(pucks, "trace"), cax.CompressedReplayBuffer, codec=DELTA),
-    "sac-images": Training(SAC, partial(pucks, continuous=True), cax.CompressedReplayBuffer),
+    "dqn-stacks": Training(DQN, stacked_balls, cax.CompressedReplayBuffer, "CnnPolicy"),
+    "dqn-vectors": Training(DQN, partial(balls, "vector"), cax.CompressedReplayBuffer, codec=DELTA),
+    "sac-images": Training(SAC, partial(balls, continuous=True), cax.CompressedReplayBuffer),
     "sac-n-step": Training(SAC, MOVING, cax.CompressedNStepReplayBuffer, stock=NStepReplayBuffer, buffer=N_STEP),
-    "sac-normalized-dict": Training(SAC, partial(normalized_pucks, TWO_KEYS), cax.CompressedDictReplayBuffer, **KEYS),
+    "sac-normalized-dict": Training(SAC, partial(normalized_balls, TWO_KEYS), cax.CompressedDictReplayBuffer, **KEYS),
     "tqc-simba": Training(TQC, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
-    "tqc-dict": Training(TQC, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
+    "tqc-dict": Training(TQC, partial(balls, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
     "crossq-simba": Training(CrossQ, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
-    "crossq-dict": Training(CrossQ, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
-    "td3-dict": Training(TD3, partial(pucks, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
-    "ppo-plain": Training(PPO, partial(pucks, "trace"), cax.CompressedRolloutBuffer),
+    "crossq-dict": Training(CrossQ, partial(balls, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
+    "dqn-flat": Training(DQN, partial(flat, spaces.Discrete(3)), cax.CompressedReplayBuffer, codec=DELTA),
+    "sac-flat": Training(SAC, flat, cax.CompressedReplayBuffer, codec=DELTA),
+    "sac-sde": Training(SAC, MOVING, cax.CompressedReplayBuffer, codec=DELTA, options={"use_sde": True}),
+    "tqc-flat": Training(TQC, flat, cax.CompressedReplayBuffer, codec=DELTA),
+    "crossq-flat": Training(CrossQ, flat, cax.CompressedReplayBuffer, codec=DELTA),
+    "ddpg-flat": Training(DDPG, flat, cax.CompressedReplayBuffer, codec=DELTA),
+    "ppo-flat": Training(PPO, flat, cax.CompressedRolloutBuffer, codec=DELTA),
+    "ppo-plain": Training(PPO, partial(balls, "vector"), cax.CompressedRolloutBuffer),
 }
 PLAIN = (
     "sac-plain",

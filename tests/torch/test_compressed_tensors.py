@@ -91,7 +91,7 @@ def test_what_has_no_memory_says_so() -> None:
     for reach in (tensor.data_ptr, tensor.share_memory_, tensor.untyped_storage):
         with pytest.raises(ca.UnsupportedOperationError, match="clone"):
             reach()
-    with pytest.raises(StepError, match="does not hold"):
+    with pytest.raises(StepError, match="does not fit"):
         tensor[0] = 300
     with pytest.raises(IndexError):
         tensor[12]

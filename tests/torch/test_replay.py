@@ -93,6 +93,23 @@ def test_dense_next_observations_are_kept_once() -> None:
     check(history, buffer, buffer.get(500))
 
 
+@pytest.mark.parametrize("codec", ["zstd-3", "rle-jit", "delta"])
+def test_compressed_next_observations_are_kept_once(codec: str) -> None:
+    """Also of a buffer that goes on from a state."""
+    history, buffer, loaded = (
+        History("images", 4, ends=0.01),
+        *(new_buffer("images", 100, 4, codec=codec) for _ in "ab"),
+    )
+    for _ in range(150):
+        history.add_to(buffer)
+    loaded.load_state_dict(saved(buffer))
+    for _ in range(150):
+        history.add_to(buffer, loaded)
+    for one in (buffer, loaded):
+        assert one.memory_usage().keys["observations"].shared > 0.9 * 400
+        check(history, one, one.get(100))
+
+
 def test_nothing_in_common_takes_no_more_than_twice() -> None:
     buffer, flags = new_buffer("wide", 50, 2, codec=None), torch.zeros(2)
     for step in range(200):
@@ -228,11 +245,11 @@ def test_done_stands_for_either_end() -> None:
     ("change", "message"),
     [
         ({"obs": torch.zeros(2, 4, 12, 12, dtype=torch.uint8)}, r"observations is of shape \(2, 4, 12, 12\)"),
-        ({"obs": torch.full((3, 4, 12, 12), 300)}, "does not hold"),
-        ({"obs": torch.full((3, 4, 12, 12), 0.5)}, "does not hold"),
+        ({"obs": torch.full((3, 4, 12, 12), 300)}, "does not fit"),
+        ({"obs": torch.full((3, 4, 12, 12), 0.5)}, "does not fit"),
         ({"next_obs": {"image": torch.zeros(3)}}, "next_obs lacks"),
         ({"next_obs": None}, "next_obs is missing"),
-        ({"action": torch.full((3,), 0.5)}, "does not hold"),
+        ({"action": torch.full((3,), 0.5)}, "does not fit"),
         ({"reward": torch.zeros(4)}, "rewards is of shape"),
         ({"done": None}, "either terminated, or done"),
         ({"terminated": torch.zeros(3)}, "either terminated, or done"),
@@ -298,7 +315,8 @@ def test_full_buffers_do_as_they_are_told() -> None:
     with pytest.raises(cat.BufferFullError, match="call reset"):
         buffer.add(**step_of())
     check(history, buffer, buffer.get(40))
-    assert (buffer.full, buffer.capacity, buffer.total_capacity, buffer.total_current_size) == (True, 4, 12, 12)
+    assert (buffer.full, buffer.capacity, buffer.total_capacity) == (True, 4, 12)
+    assert (len(buffer), buffer.current_size, buffer.total_current_size) == (4, 4, 12)
     buffer.reset()
     assert (len(buffer), buffer.full) == (0, False)
     with pytest.raises(cat.NothingToSampleError, match="nothing to sample"):

@@ -364,7 +364,7 @@ def test_strangers_are_not_believed() -> None:
     short.close()
     assert buffer.take_in() == 0
     assert not buffer.writers
-    assert Path(address.path).parent.stat().st_mode & 0o077 == 0  # nobody else finds it
+    assert Path(address.path).parent.stat().st_mode & 0o077 == 0  # no other user finds it
 
 
 def test_writers_wait_for_a_buffer_that_does_not_keep_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,7 +445,7 @@ def test_an_interrupt_while_steps_are_sent() -> None:
             break
     writer.close()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", cat.WriterLostWarning)  # a connection that was given up and made anew
+        warnings.simplefilter("ignore", cat.WriterLostWarning)  # a connection that was given up and made again
         buffer.take_in()
     assert interrupted > 40
     assert rows_of(buffer) == list(range(len(source.steps)))

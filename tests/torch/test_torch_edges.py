@@ -249,7 +249,7 @@ def test_what_values_explain_is_not_changed_by_normalizing() -> None:
     assert buffer.explained_variance == before
 
 
-def test_a_handler_amid_a_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_during_a_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = cat.ReplayBuffer(4, 2, (3,), ())
     step(buffer)
     read, refused = type(buffer._storage).transitions, []

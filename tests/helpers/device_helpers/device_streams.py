@@ -9,9 +9,19 @@ import torch
 
 import compressed_array as ca
 from compressed_array.torch import DeviceArray
+from compressed_array.torch._store import DeviceStore
+from compressed_array.torch._sync import outside_inference_mode
 from core_helpers.streams import Stacked
 
 CODECS = ["delta", "rle", "gzip3", "none", *(["zstd-3"] if ca.has_zstd() else [])]
+
+
+@outside_inference_mode
+def sweep(store: DeviceStore) -> None:
+    """Frees what frames take that are not needed, as a store does by itself once in a while."""
+    with store.lock, store.guard:
+        if store.frames is not None:
+            store.frames.sweep()
 
 
 class Twins:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from compressed_array.torch import _frame_table, _frames, _heap, _host_lanes, _lanes, _pending
+from compressed_array.torch import _cells, _frame_table, _frames, _heap, _host_lanes, _lanes, _pending
 from compressed_array.torch._coders import delta, runs
 
 FAULTS: list[tuple[Any, str]] = [
     (_frame_table.FrameTable, "allocate"),
+    (_frame_table.FrameTable, "put"),
+    (_frame_table.FrameTable, "put_again"),
     (_lanes.DeviceLanes, "locate_new_frames"),
     (_lanes.DeviceLanes, "link_frames"),
     (_lanes.DeviceLanes, "relink_staged"),
@@ -16,7 +18,7 @@ FAULTS: list[tuple[Any, str]] = [
     (_host_lanes.HostComparison, "remember"),
     (_pending.PendingSteps, "count_new"),
     (_pending.PendingSteps, "frames"),
-    (_pending.DeviceGrid, "fill"),
+    (_cells.DeviceCells, "fill"),
     (delta.DeltaCoder, "encode"),
     (delta.DeltaCoder, "_update_lanes"),
     (runs.RowCoder, "_append"),

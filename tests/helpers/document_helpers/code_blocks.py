@@ -22,7 +22,7 @@ DOCUMENTS = [
     *sorted(ROOT.glob("*.md")),
     *sorted(ROOT.glob("packages/*/README.md")),
     *sorted(ROOT.glob("adapters/*/README.md")),
-    *sorted(path for path in ROOT.glob("docs/**/*.md") if "_build" not in path.parts),
+    *sorted(path for path in ROOT.glob("docs/**/*.md") if {"_build", "_readme"}.isdisjoint(path.parts)),
 ]
 
 # What each environment of the nox session `tests` can import, beside the standard library. The first that can import

@@ -4,18 +4,8 @@
 >>> from compressed_array_sb3 import CompressedReplayBuffer
 >>> model = DQN("MlpPolicy", "CartPole-v1", replay_buffer_class=CompressedReplayBuffer)
 
-Programs that were written for sb3-extra-buffers run when they change the name of the package. What is here for that
-reason alone, and what no other module imports:
-
-================================  ====================================================================================
-`compressed`, and all below it    the names of `sb3_extra_buffers.compressed`; `compression_methods.compression_methods`
-                                  makes the pairs of functions that are called compression methods there
-`gpu_buffers`, and all below it   the names of `sb3_extra_buffers.gpu_buffers`
-`_extra_buffers`                  `DummyCls` and `sb3_version`
-================================  ====================================================================================
-
-The buffers also take its options `compression_method`, `compression_kwargs`, `decompression_kwargs` and `dtypes`, and
-the modules of `training_utils` have the names that they have there.
+Programs that were written for sb3-extra-buffers run when they change the name of the package. `_extra_buffers` lists
+the modules, arguments and methods that are here for that.
 """
 
 from importlib.util import find_spec as _find_spec

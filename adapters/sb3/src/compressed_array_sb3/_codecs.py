@@ -1,4 +1,4 @@
-"""Which codec each observation is kept with: from `codec`, or from the options that sb3-extra-buffers has for it."""
+"""Which codec each observation is kept with: by `codec`, or by the options that sb3-extra-buffers has instead."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import compressed_array as ca
 from compressed_array.registry import parse_shorthand
 from compressed_array_sb3.errors import BufferOptionError, CodecLevelWarning
 
-# `auto` leaves observations of up to this many bytes plain. Of vectors this small a million transitions take half a
-# gigabyte at the most, of which next observations that are kept once would save half, and a step would take three times
-# as long to add.
+# `auto` leaves observations of up to this many bytes plain. A million transitions of vectors this small take half a
+# gigabyte at the most. To keep next observations once would save half of that, and adding a step would take three times
+# as long.
 SMALL = 256
 PLAIN = "none"
 
@@ -49,7 +49,7 @@ def _near(name: str, config: dict[str, Any]) -> Any:
             used = ca.shorthand(ca.get_codec(config | {"level": error.nearest}))
         else:
             return name if config == parse_shorthand(name) else codec
-    # Whoever made the buffer is behind this function, `choose`, and `CompressedBuffer`.
+    # Above this function are `choose`, the constructor of `CompressedBuffer`, and the code that makes the buffer.
     text = f"compression_method {config['id']!r} has no level {config['level']}; {used!r} is used in its place"
     warnings.warn(text, CodecLevelWarning, stacklevel=4)
     return used

@@ -1,7 +1,7 @@
-"""`CompressedBuffer`: SB3's own buffers, with compressed arrays where their observations were.
+"""`CompressedBuffer`: SB3's own buffers, with compressed arrays for their observations.
 
-SB3's methods run as they are. They are given a space without elements wherever they would allocate observations, and
-the compressed arrays are put in their place afterwards.
+SB3's own methods run unchanged. Wherever they allocate observations, they are given a space without elements, so that
+they allocate nothing, and the compressed arrays are assigned afterwards.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CompressedBuffer(BaseBuffer):
         compression_method: What sb3-extra-buffers calls the codec.
         compression_kwargs: Options of a `compression_method`, of which `compresslevel` gives its level.
         decompression_kwargs: Accepted for users of sb3-extra-buffers; a codec needs no options to decode.
-        dtypes: Likewise; observations always keep the dtype of their space.
+        dtypes: Accepted likewise; observations always keep the dtype of their space.
         normalize_images: Whether sampled observations are divided by 255 if they are of dtype uint8, or of a Box from 0
             to 255.
         output_dtype: "float" for samples of float32, "raw" for the dtype of the space.
@@ -52,11 +52,11 @@ class CompressedBuffer(BaseBuffer):
 
     # The attributes in which the stock buffer has observations.
     observation_fields: ClassVar[tuple[str, ...]]
-    # Whether all observations are plain arrays, which SB3's methods read as they are.
+    # Whether all observations are plain arrays, which SB3's methods read directly.
     is_plain = False
-    # Whether SB3's methods write them as they are, too: after a first step, which was checked as any other is.
+    # Whether SB3's methods also write them directly: once a first step has passed the checks that others get.
     adds_unchecked = False
-    # Whether nobody but SB3 looks at what its `add` is given, so that placeholders will do.
+    # Whether only code of SB3 sees what its `add` is given, so that placeholders will do.
     _gives_placeholders = False
 
     def __init__(
@@ -90,7 +90,7 @@ class CompressedBuffer(BaseBuffer):
 
     @classmethod
     def from_buffer(cls, stock: BaseBuffer, **options: Any) -> Self:
-        """Returns a compressed buffer that gives the same samples as one of SB3's, which stays as it is.
+        """Returns a compressed buffer that gives the same samples as one of SB3's, which is not changed.
 
         Args:
             stock: An object of the class that this one compresses, filled or not.
@@ -98,6 +98,16 @@ class CompressedBuffer(BaseBuffer):
         """
         made: Self = converted(cls, cls._stock_classes(), stock, options)
         return made
+
+    @classmethod
+    def _options_of(cls, compressed: CompressedBuffer) -> dict[str, Any]:
+        """Returns the options of a compressed buffer that one of this class, made from it, has by default."""
+        return {name: getattr(compressed, name) for name in ("codec", "normalize_images", "output_dtype")}
+
+    @classmethod
+    def _has_all_of(cls, loaded: CompressedBuffer, options: dict[str, Any]) -> bool:
+        """Whether a compressed buffer from a file can do what one of this class with these options can."""
+        return True
 
     @classmethod
     def _stock_classes(cls) -> tuple[type, ...]:
@@ -109,7 +119,8 @@ class CompressedBuffer(BaseBuffer):
         before = getattr(self, self.observation_fields[0], None)
         if before is not None:
             self._compact()
-        # SB3 resets a twin, of which all is taken over in one step: an interrupt leaves this as it was, or reset.
+        # SB3 resets a twin, whose attributes are then taken over in one step: after an interrupt, this buffer is either
+        # unchanged or reset.
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.observation_space = without_elements(space)
@@ -125,7 +136,7 @@ class CompressedBuffer(BaseBuffer):
         return super().to_torch(array, copy) if taken is None else taken
 
     def memory_usage(self) -> MemoryUsage:
-        """Returns what is held now, and what SB3 would hold."""
+        """Returns how much memory is held now, and how much SB3 would hold."""
         transitions = self.size() * self.n_envs
         fields = [getattr(self, name) for name in self.observation_fields]
         keys = {}
@@ -149,7 +160,7 @@ class CompressedBuffer(BaseBuffer):
         return self._converted(samples, kwargs.get("env"))
 
     def _reads(self) -> SampleScope | None:
-        """Returns what a sample reads its observations through; None where SB3 reads plain arrays as they are."""
+        """Returns the scope in which a sample reads its observations; None if they are plain arrays."""
         return None if self.is_plain else SampleScope(self._pairs(), self.device)
 
     def _converted(self, samples: Any, env: Any = None) -> Any:
@@ -163,7 +174,7 @@ class CompressedBuffer(BaseBuffer):
         if isinstance(obs, dict):
             return {key: self._convert(part, env, key) for key, part in obs.items()}
         if key in self._divided and not (env is not None and env.norm_obs and (not key or key in env.norm_obs_keys)):
-            return obs.float() / 255  # a new tensor even of floats: one that is lent may not be written to twice
+            return obs.float() / 255  # never in place, even for floats: another tensor may be on the same memory
         return obs.float() if self.output_dtype == "float" else obs
 
     def _copy_of(self, field: Any, *where: int) -> Any:
@@ -177,13 +188,13 @@ class CompressedBuffer(BaseBuffer):
         return checked(obs, self.observation_space, self.obs_shape, self.n_envs)
 
     def _may_skip_checks(self) -> bool:
-        """Whether steps may go to SB3 unchecked and as they are, once a first one was found to be right."""
-        # Numbers in a dict it would put into columns, and the columns into the caller's dict.
+        """Whether further steps may go to SB3 unchecked and unchanged, now that a first one has passed the checks."""
+        # SB3 would turn the numbers of a Discrete key into columns, and assign these to the caller's dict.
         is_dict = isinstance(self.observation_space, spaces.Dict)
         return self.is_plain and not (is_dict and has_discrete(self.observation_space))
 
     def _for_stock_add(self, *step: Any) -> Sequence[Any]:
-        """Returns what SB3's `add` is given for checked observations, one for each of `observation_fields`."""
+        """Returns what SB3's `add` is given instead of checked observations, one for each of `observation_fields`."""
         if not self._gives_placeholders:
             return [avoid_copy(obs, self.observation_space) for obs in step]
         fields = [getattr(self, name) for name in self.observation_fields]
@@ -206,7 +217,7 @@ class CompressedBuffer(BaseBuffer):
         return [array for field in fields for array in (field.values() if isinstance(field, dict) else [field])]
 
     def _compact(self) -> None:
-        """Frees what the stores keep for the next observation, which will not follow the last one."""
+        """Frees what the stores keep to compare the next observation with, which will not follow the last one."""
         for array in self._arrays():
             if type(array) is not np.ndarray:
                 array.compact()
@@ -220,7 +231,7 @@ class CompressedBuffer(BaseBuffer):
         return [pair for pair in parts if isinstance(pair[0], ObservationArray)]
 
     def _allocate(self, before: Any = None) -> None:
-        """Makes the arrays of observations, on the stores of those that were there, which know the stream already."""
+        """Makes the arrays of observations, on the stores of those from `before`, which already know these streams."""
         arrays: list[Any] = [{} for _ in self.observation_fields]
         for key, shape, dtype in self._observation_specs():
             full = (self.buffer_size, self.n_envs, *shape)
@@ -232,7 +243,7 @@ class CompressedBuffer(BaseBuffer):
                 store = getattr(made[key], "store", None)
         is_dict = isinstance(self.observation_space, spaces.Dict)
         for name, made in zip(self.observation_fields, arrays, strict=True):
-            # Not by `__dict__`: whoever asks for that has Python look up attributes more slowly ever after.
+            # Not by `__dict__`: once an object was asked for that, Python looks up its attributes more slowly.
             setattr(self, name, self._dict_of(made) if is_dict else made[""])
         self.is_plain = all(type(array) is np.ndarray for array in self._arrays())
         self._gives_placeholders = adds_as_sb3(type(self)) and not has_discrete(self.observation_space)
@@ -250,7 +261,7 @@ class CompressedBuffer(BaseBuffer):
 
 
 def placeholders(arrays: Sequence[Any], step: Sequence[Array]) -> Sequence[Array]:
-    """Tells arrays of one observation a step's items, and returns what stands for these; a plain array gets them."""
+    """Hands a step's items to the arrays of one observation, and returns placeholders; the items for plain arrays."""
     if not isinstance(arrays[0], ObservationArray):
         return step
     arrays[0].known = (*arrays[1:], *step)
@@ -259,14 +270,14 @@ def placeholders(arrays: Sequence[Any], step: Sequence[Array]) -> Sequence[Array
 
 @cache
 def adds_as_sb3(buffer: type[CompressedBuffer]) -> bool:
-    """Whether all classes that a compressed class hands steps on to are SB3's and sb3-contrib's own."""
+    """Whether each `add` that a compressed class hands steps on to is SB3's or sb3-contrib's own."""
     stock = buffer.__mro__[buffer.__mro__.index(CompressedBuffer) + 1 :]
     adds = [base.__dict__["add"].__module__ for base in stock if "add" in base.__dict__]
     return all(module.split(".")[0] in ("stable_baselines3", "sb3_contrib") for module in adds)
 
 
 def has_discrete(space: spaces.Space[Any]) -> bool:
-    """Whether SB3 changes the shape of observations before it assigns them."""
+    """Whether SB3 changes the shape of observations before it assigns them, as it does for Discrete spaces."""
     parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
     return any(isinstance(part, spaces.Discrete) for part in parts)
 
@@ -274,11 +285,11 @@ def has_discrete(space: spaces.Space[Any]) -> bool:
 def without_optimize(
     stock: tuple[type, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Returns arguments for the stock classes without `optimize_memory_usage`, by which SB3 forgets transitions."""
+    """Returns arguments for the stock classes without `optimize_memory_usage`, with which SB3 loses transitions."""
     for base in stock:
         names = list(inspect.signature(base.__init__).parameters)  # type: ignore[misc]  # of a class, not an instance
         if "optimize_memory_usage" in names:
-            place = names.index("optimize_memory_usage") - 4  # behind self, buffer_size and the two spaces
+            place = names.index("optimize_memory_usage") - 4  # after self, buffer_size and the two spaces
             if len(args) > place:
                 args = (*args[:place], False, *args[place + 1 :])
             return args, {name: value for name, value in kwargs.items() if name != "optimize_memory_usage"}

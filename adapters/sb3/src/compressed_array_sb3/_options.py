@@ -1,4 +1,4 @@
-"""Whether a buffer is for the observations and the algorithm that it is given, and which observations are images."""
+"""Checks that a buffer suits its observations and its algorithm, and finds out which observations are images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from compressed_array_sb3.errors import BufferClassError, BufferOptionError
 
 
 def check_class(buffer: BaseBuffer, space: spaces.Space[Any], options: Mapping[str, Any]) -> None:
-    """Refuses a class for another space, or for another kind of algorithm, as seen from what the algorithm passes."""
+    """Refuses a class for another space, or for another kind of algorithm, which shows in the options it passes."""
     name, is_dict = type(buffer).__name__, isinstance(space, spaces.Dict)
     if isinstance(buffer, RolloutBuffer) and "optimize_memory_usage" in options:
         raise BufferClassError(
@@ -46,7 +46,7 @@ def check_class(buffer: BaseBuffer, space: spaces.Space[Any], options: Mapping[s
 
 
 def check_size(buffer_size: Any) -> None:
-    """Refuses a size that is no positive whole number, which SB3 takes for 1, or fails with later."""
+    """Refuses a size that is no positive whole number, which SB3 would take for 1, or fail with later."""
     try:
         enough = operator.index(buffer_size) >= 1
     except TypeError:
@@ -57,7 +57,7 @@ def check_size(buffer_size: Any) -> None:
 
 
 def images(space: spaces.Space[Any], key: str = "") -> frozenset[str]:
-    """Returns the keys whose observations go from 0 to 255, to be divided by that; "" for a space without keys."""
+    """Returns the keys whose observations go from 0 to 255, to be divided by 255; "" for a space without keys."""
     if isinstance(space, spaces.Dict):
         return frozenset().union(*(images(part, name) for name, part in space.spaces.items()))
     if space.dtype == np.uint8:

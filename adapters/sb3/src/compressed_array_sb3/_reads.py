@@ -19,13 +19,13 @@ import compressed_array as ca
 Array = npt.NDArray[Any]
 P = ParamSpec("P")
 T = TypeVar("T")
-# What SB3 is given in place of observations that an array knows already. It copies what it is given and assigns the
-# copy to a row of the array, which knows it by its dtype: SB3 says when and where, and no observation is copied.
+# What SB3 is given instead of observations that an array has been handed already. SB3 copies it and assigns the copy to
+# a row of the array, which recognises it by its dtype: SB3 decides when and where, and no observation is copied.
 PLACEHOLDER = np.empty(0, [("known_already", "V1")])
 
 
 class ObservationArray(ca.CompressedArray):
-    """Observations, compressed; a plain array wherever it is indexed by arrays."""
+    """Compressed observations; indexed by arrays, it returns plain arrays."""
 
     # What the next placeholder stands for: items of this array, or its partner and items of both.
     known: tuple[Any, ...] | None = None
@@ -54,7 +54,7 @@ Pairs = Sequence[tuple[ObservationArray, ObservationArray]]
 
 
 class SampleScope:
-    """The reads of one sample: those of whatever `during` calls, in its thread.
+    """The reads of one sample: those of the function that `during` calls.
 
     Args:
         pairs: Arrays of observations and next observations that share a store.
@@ -64,15 +64,15 @@ class SampleScope:
     def __init__(self, pairs: Pairs, device: torch.device | str) -> None:
         self._pairs, self._device = pairs, torch.device(device)
         self._decoded_ahead: list[tuple[ObservationArray, list[bytes], Array]] = []
-        # Kept by what Python knows them by: they live as long as this does, so nothing else can have their number.
+        # By their `id`: they are kept alive here, so no other object can get the same one.
         self._decoded: dict[int, Array] = {}
         self._given: set[int] = set()
 
     def during(self, sample: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls a function that samples, with these reads as the current ones, and returns what it does.
+        """Calls a function that samples, with these reads as the current ones, and returns its result.
 
-        In a context of its own, which ends with the call: an interrupt cannot leave them current, as it could where
-        Python code has to take them back.
+        It runs in a context of its own, which ends with the call: an interrupt cannot leave them current, as it could
+        if Python code had to reset them.
         """
 
         def run() -> T:
@@ -82,7 +82,7 @@ class SampleScope:
         return copy_context().run(run)
 
     def decode(self, array: ObservationArray, parts: tuple[Array, ...], *, is_pair: bool) -> Array:
-        """Returns the items at `parts`; those of the other array of a pair, which is asked next, are decoded along."""
+        """Returns the items at `parts`, and decodes those of the other array of a pair, too, which is read next."""
         which = [part.tobytes() for part in parts]
         for i, (owner, known, items) in enumerate(self._decoded_ahead):
             if owner is array and known == which and items.shape[0] == len(parts[0]):
@@ -98,7 +98,7 @@ class SampleScope:
         return self._note(items)
 
     def take_over(self, array: Array) -> torch.Tensor | None:
-        """Returns a tensor on the memory of an array that was decoded here, and a copy when asked again; else None."""
+        """Returns a tensor on an array that was decoded here, a copy if asked again; None for any other array."""
         number = id(array)
         if number not in self._decoded:
             return None
@@ -119,9 +119,9 @@ class SampleScope:
         return decoded
 
     def memory_for(self, array: ObservationArray, parts: tuple[Array, ...]) -> Array | None:
-        """Returns memory to decode into if it matters which: for a GPU, memory from which a copy does not wait.
+        """Returns pinned memory to decode into if the sample goes to a GPU, else None for any memory.
 
-        Torch does not reuse that before the copy is done.
+        Copies from pinned memory are asynchronous, and torch does not reuse it before they are done.
         """
         if self._device.type != "cuda":
             return None

@@ -1,4 +1,4 @@
-"""Observation spaces: what SB3 allocates for one, and whether an observation is of one."""
+"""Observation spaces: what SB3 allocates for one, and whether an observation belongs to one."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class NoCopyArray:
         return self._array  # numpy 2.1 and later take it for the copy that they asked for; 2.0 makes one
 
     def __getattr__(self, name: str) -> Any:  # for a buffer in between that looks at what it is given
-        if name.startswith("__array_"):  # by these numpy would get at the memory, and copy it
+        if name.startswith("__array_"):  # through these numpy would reach the memory, and copy it
             raise AttributeError(name)
         return getattr(self._array, name)
 
@@ -81,9 +81,9 @@ class NoCopyArray:
 
 
 def cast(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Returns an array in another dtype, by the rule that compressed arrays have for values.
+    """Returns an array in another dtype, by the rule of compressed arrays for values of another dtype.
 
-    Besides, whole numbers may be rounded to floats, as SB3 does it.
+    Besides, whole numbers may be rounded to floats, as in SB3.
     """
     if array.dtype.kind in "iu" and dtype.kind == "f":
         with np.errstate(all="ignore"):

@@ -1,10 +1,10 @@
 """Weights for the rows of a loss that SB3's code computes, and errors from it, without a line of that code changed.
 
-A batch's rewards are all that a target is made of besides the network's own values. So during `WeightedTraining.during`
-they are a tensor of a class of their own, `RewardTensor`, as is all that torch computes from it, and torch asks that
+A target is computed from a batch's rewards and from the network's own values. So inside `WeightedTraining.during` the
+rewards are a tensor of a special class, `RewardTensor`, as is all that torch computes from them, and torch asks that
 class what to do (`__torch_function__`) when a loss takes the mean of its rows: there each row gets its weight, and its
 error goes to the buffer. Nothing is patched, and no other thread or model sees any of it. A `train` that does not take
-each batch to such a mean once does something that is not known here, and raises.
+exactly one such mean for each batch works in a way that is not known here, and raises.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class WeightedTraining:
         self._check()
 
     def add_batch(self, samples: PrioritizedReplayBufferSamples) -> PrioritizedReplayBufferSamples:
-        """Returns a batch that was drawn with rewards that carry its weights to a loss."""
+        """Returns a batch with rewards that carry its weights to the loss."""
         self._check()
         self._batches.append(WeightedBatch(self.buffer, samples))
         return samples._replace(rewards=self._batches[-1].target(samples.rewards))
 
     @property
     def mean_weight(self) -> float:
-        """Returns the mean weight of all batches; not a number if there was none."""
+        """Returns the mean weight of all batches; NaN if there was none."""
         return float(torch.tensor([batch.weights.mean() for batch in self._batches]).mean())
 
     def _check(self) -> None:
@@ -71,7 +71,7 @@ class WeightedBatch:
         self.has_loss = False
 
     def target(self, tensor: torch.Tensor) -> RewardTensor:
-        """Returns a tensor that knows that it is this batch's, with one row for each transition."""
+        """Returns a tensor, with one row for each transition, that remembers this batch."""
         if tensor.shape[:1] != self.weights.shape[:1]:
             raise UnweightedLossError(
                 f"it made a tensor of shape {tuple(tensor.shape)} of a batch of {len(self.weights)} before it took the "
@@ -91,7 +91,7 @@ class WeightedBatch:
 
 
 class RewardTensor(torch.Tensor):
-    """Rewards of a batch, and whatever is computed of them until the mean of a loss is taken."""
+    """Rewards of a batch, and all that is computed from them until the mean of a loss is taken."""
 
     batch: WeightedBatch | None = None
 
@@ -110,7 +110,7 @@ class RewardTensor(torch.Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             if options.get("reduction") == "mean" and len(args) == 2:  # a loss of torch.nn.functional
                 return batch.loss(func(*args, **options | {"reduction": "none"}), (args[0] - args[1]).abs())
-            if func in MEANS and len(args) == 1 and not options:  # one that was written out before
+            if func in MEANS and len(args) == 1 and not options:  # a loss that `train` has written out itself
                 return batch.loss(args[0], args[0])
             result = func(*args, **options)
             return batch.target(result) if isinstance(result, torch.Tensor) else result

@@ -14,11 +14,12 @@ __all__ = ["BufferStatsCallback"]
 class BufferStatsCallback(BaseCallback):
     """Records the memory of the model's compressed buffer under `buffer/`, wherever the logger writes to.
 
-    A rollout buffer is looked at after each rollout, any other every `log_freq` steps, and either when training ends.
+    A rollout buffer is looked at after each rollout, any other every `log_freq` steps, and both when training ends.
 
     Args:
-        log_freq: Steps between two looks, those of all environments together, as SB3 counts `total_timesteps`. A look
-            takes a pass over the buffer's table; 0 for the last one only.
+        log_freq: Steps between two looks, of all environments together, as SB3 counts `total_timesteps`. A look takes a
+            pass over the buffer's table; 0 for a look at the end only.
+        verbose: As in all callbacks of SB3.
     """
 
     _next = 0
@@ -45,7 +46,7 @@ class BufferStatsCallback(BaseCallback):
 
     def _on_training_end(self) -> None:
         self._record()
-        # Nobody else writes what is recorded after the last step; SB3, too, says the step in all but TensorBoard.
+        # SB3 writes nothing that is recorded after the last step. Like SB3, this adds the step, except for TensorBoard.
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(self.num_timesteps)
 
@@ -69,6 +70,6 @@ class BufferStatsCallback(BaseCallback):
         record("buffer/ratio", usage.ratio)
         record("buffer/shared", usage.shared)
         for name, key in usage.keys.items():
-            if name:  # not to where SB3 cuts names short, and refuses two that then are the same
+            if name:  # not to outputs in which SB3 truncates names, and raises if two become equal
                 record(f"buffer/{name}/stored_mb", key.stored / 1e6, exclude=("stdout", "log"))
                 record(f"buffer/{name}/ratio", key.ratio, exclude=("stdout", "log"))

@@ -26,23 +26,35 @@ __all__ = [
 
 
 class CompressedRecurrentRolloutBuffer(CompressedRollout, RecurrentRolloutBuffer):  # type: ignore[misc]  # contrib hides what its add takes
-    """`RecurrentRolloutBuffer` in a fraction of the memory."""
+    """`RecurrentRolloutBuffer` in a fraction of the memory.
+
+    It takes all arguments of `CompressedBuffer`.
+    """
 
 
 class CompressedRecurrentDictRolloutBuffer(CompressedRollout, RecurrentDictRolloutBuffer):  # type: ignore[misc]  # contrib hides what its add takes
-    """`RecurrentDictRolloutBuffer` in a fraction of the memory."""
+    """`RecurrentDictRolloutBuffer` in a fraction of the memory.
+
+    It takes all arguments of `CompressedBuffer`.
+    """
 
 
 class CompressedMaskableRolloutBuffer(CompressedRollout, MaskableRolloutBuffer):  # type: ignore[misc]  # contrib hides what its add takes
-    """`MaskableRolloutBuffer` in a fraction of the memory."""
+    """`MaskableRolloutBuffer` in a fraction of the memory.
+
+    It takes all arguments of `CompressedBuffer`.
+    """
 
 
 class CompressedMaskableDictRolloutBuffer(CompressedRollout, MaskableDictRolloutBuffer):  # type: ignore[misc]  # contrib hides what its add takes
-    """`MaskableDictRolloutBuffer` in a fraction of the memory."""
+    """`MaskableDictRolloutBuffer` in a fraction of the memory.
+
+    It takes all arguments of `CompressedBuffer`.
+    """
 
 
 class CompressedRecurrentPPO(RecurrentPPO):
-    """`RecurrentPPO`, which lets nobody choose its buffer, with a compressed one.
+    """`RecurrentPPO` with a compressed buffer; sb3-contrib's own class gives no choice of buffer.
 
     Args:
         rollout_buffer_kwargs: Options of the buffer, as PPO has them: `{"codec": "delta-zstd"}`.
@@ -51,7 +63,7 @@ class CompressedRecurrentPPO(RecurrentPPO):
     def __init__(self, *args: Any, rollout_buffer_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         asked = kwargs.get("_init_setup_model", True)
         super().__init__(*args, **kwargs | {"_init_setup_model": False})
-        # Only now: RecurrentPPO leaves this option of all on-policy algorithms empty.
+        # Only now: the constructor of RecurrentPPO sets this option of on-policy algorithms to an empty one.
         self.rollout_buffer_kwargs = dict(rollout_buffer_kwargs or {})
         if asked:
             self._setup_model()
@@ -81,5 +93,13 @@ class CompressedRecurrentPPO(RecurrentPPO):
 class PrioritizedQRDQN(PrioritizedLearning, QRDQN):
     """`QRDQN` with prioritized replay: a transition's priority is its last quantile Huber loss.
 
-    That is how far the two distributions are apart, of which the TD error of their means would be a part.
+    That loss tells how far the two distributions are apart; the TD error would compare nothing but their means.
+
+    Args:
+        alpha: How much priorities count: 0.6 by default, 0 for not at all.
+        beta: How much the weights in the loss correct for that: like a learning rate, a number or a function of the
+            progress remaining, which goes from 1 to 0. By default it rises from 0.4 to 1 over the training.
+        epsilon: What is added to each error: 1e-6 by default.
+
+    All other arguments are those of `QRDQN`.
     """

@@ -24,7 +24,7 @@ class BufferOptionError(ValueError):
 
 
 class BufferClassError(BufferOptionError, AssertionError):
-    """A buffer class that is not for these observations, or not for this kind of algorithm.
+    """A buffer class that does not suit these observations, or this kind of algorithm.
 
     Also an AssertionError, which is what SB3's own buffers raise there.
     """
@@ -47,11 +47,15 @@ class MemoryForecastWarning(UserWarning):
 
 
 class PrioritiesWarning(UserWarning):
-    """A prioritized buffer that nobody tells of errors, which makes it an ordinary one that takes longer."""
+    """A prioritized buffer that is never given errors: it draws like an ordinary buffer, only slower."""
 
 
 class UnweightedLossError(RuntimeError):
-    """A `train` whose loss could not be given the weights of its batch, since it is not written as those known are."""
+    """A `train` whose loss could not be given the weights of its batch, because of the way it computes that loss.
+
+    Args:
+        what: What this `train` does, or fails to do, as a clause of the message.
+    """
 
     def __init__(self, what: str) -> None:
         super().__init__(

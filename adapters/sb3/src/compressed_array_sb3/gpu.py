@@ -1,4 +1,4 @@
-"""SB3's buffers with observations that lie compressed on a torch device, from the step they are added to the sample."""
+"""SB3's buffers with observations that lie compressed on a torch device, from when they are added until sampled."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ __all__ = ["GpuBuffer", "GpuDictReplayBuffer", "GpuDictRolloutBuffer", "GpuRepla
 
 
 class GpuBuffer(CompressedBuffer):
-    """`CompressedBuffer` with observations on `buffer_device`, which need not be where samples go.
+    """`CompressedBuffer` with observations on `buffer_device`, which need not be the device of samples.
 
     Args:
-        buffer_device: Where observations are kept; `device`, the one for samples, if nothing else is said.
-        heap_bytes: What the observations of one key may take there at the most; without it, what there is.
-        max_slot_bytes: The same for one observation; deprecated.
+        buffer_device: Where observations are kept; by default on `device`, where samples go.
+        heap_bytes: How many bytes the observations of one key may take there; without a limit by default.
+        max_slot_bytes: Deprecated; such a limit per observation.
+
+    Beside these it takes all arguments of `CompressedBuffer`.
     """
 
     def __init__(
@@ -75,16 +77,35 @@ class GpuBuffer(CompressedBuffer):
 
 
 class GpuReplayBuffer(GpuBuffer, CompressedReplay, ReplayBuffer):
-    """`ReplayBuffer` with compressed observations on a device."""
+    """`ReplayBuffer` with compressed observations on a device.
+
+    It takes all arguments of `CompressedBuffer` and `GpuBuffer`.
+
+    >>> from gymnasium.spaces import Box, Discrete
+    >>> buffer = GpuReplayBuffer(1000, Box(0, 255, (84, 84), "uint8"), Discrete(4), device="cpu")
+    >>> obs, action, zeros = np.full((1, 84, 84), 7, np.uint8), np.zeros((1, 1)), np.zeros(1)
+    >>> buffer.add(obs, obs, action, zeros, zeros, [{}])
+    >>> buffer.sample(16).observations.shape
+    torch.Size([16, 84, 84])
+    """
 
 
 class GpuDictReplayBuffer(GpuBuffer, CompressedReplay, DictReplayBuffer):
-    """`DictReplayBuffer` with compressed observations on a device."""
+    """`DictReplayBuffer` with compressed observations on a device.
+
+    It takes all arguments of `CompressedBuffer` and `GpuBuffer`.
+    """
 
 
 class GpuRolloutBuffer(GpuBuffer, CompressedRollout, RolloutBuffer):
-    """`RolloutBuffer` with compressed observations on a device."""
+    """`RolloutBuffer` with compressed observations on a device.
+
+    It takes all arguments of `CompressedBuffer` and `GpuBuffer`.
+    """
 
 
 class GpuDictRolloutBuffer(GpuBuffer, CompressedRollout, DictRolloutBuffer):
-    """`DictRolloutBuffer` with compressed observations on a device."""
+    """`DictRolloutBuffer` with compressed observations on a device.
+
+    It takes all arguments of `CompressedBuffer` and `GpuBuffer`.
+    """

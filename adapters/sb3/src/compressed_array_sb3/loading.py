@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any, cast
 
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
@@ -17,21 +18,33 @@ def load_replay_buffer(
 ) -> None:
     """Loads a replay buffer into a model, and compresses it if the model's `replay_buffer_class` is a compressed one.
 
-    SB3's own method takes whatever lies in the file, so that a stock buffer stays one. Here it is turned into a
-    compressed one with the model's `replay_buffer_kwargs`; meanwhile both are in memory. A compressed buffer in the
-    file is taken as it is, with the codec that it was saved with.
+    SB3's own method gives the model the buffer from the file, so a stock buffer stays one. Here it is turned into a
+    compressed one with the model's `replay_buffer_kwargs`; meanwhile both are in memory. A compressed buffer from the
+    file is not changed, and keeps the codec that it was saved with, unless it lacks what the model's class has: a
+    buffer without priorities becomes one in which all transitions have the same, and one of SB3's adapter one for SBX.
 
     Args:
-        model: What gets the buffer.
+        model: The model that gets the buffer.
         path: What `model.save_replay_buffer` wrote: a path, or an open file.
         truncate_last_traj: Whether HER's last episode ends here, as in SB3's method.
+
+    >>> import io
+    >>> from stable_baselines3 import DQN
+    >>> from compressed_array_sb3 import CompressedReplayBuffer, load_replay_buffer
+    >>> before, file = DQN("MlpPolicy", "CartPole-v1", buffer_size=100, device="cpu").learn(20), io.BytesIO()
+    >>> before.save_replay_buffer(file)
+    >>> file = io.BytesIO(file.getvalue())
+    >>> model = DQN("MlpPolicy", "CartPole-v1", 1e-4, 100, replay_buffer_class=CompressedReplayBuffer, device="cpu")
+    >>> load_replay_buffer(model, file)
+    >>> type(model.replay_buffer).__name__, model.replay_buffer.size()
+    ('CompressedReplayBuffer', 20)
     """
-    before, wanted = model.replay_buffer, model.replay_buffer_class
+    before, wanted = model.replay_buffer, cast("Any", model.replay_buffer_class)
     model.load_replay_buffer(path, truncate_last_traj)
     loaded = model.replay_buffer
-    if loaded is None or isinstance(loaded, CompressedBuffer):
+    if loaded is None or wanted is None or not issubclass(wanted, CompressedBuffer):
         return
-    if wanted is None or not issubclass(wanted, CompressedBuffer):
+    if isinstance(loaded, CompressedBuffer) and wanted._has_all_of(loaded, model.replay_buffer_kwargs):
         return
     try:
         model.replay_buffer = wanted.from_buffer(loaded, **model.replay_buffer_kwargs)

@@ -29,11 +29,14 @@ FORECAST_AFTER = 1000  # steps
 
 
 class CompressedReplay(CompressedBuffer):
-    """What the replay buffers share: two arrays for each observation, on one store."""
+    """What the replay buffers share: two arrays for each observation, on one store.
+
+    It takes all arguments of `CompressedBuffer`.
+    """
 
     observation_fields: ClassVar[tuple[str, ...]] = ("observations", "next_observations")
-    _add_plain: ClassVar[Any]  # what `super().add` is
-    # What makes the arrays that samples are decoded into.
+    _add_plain: ClassVar[Any]  # the function that `super().add` finds
+    # Makes the arrays that samples are decoded into.
     _batch_memory: ClassVar[Any] = staticmethod(batch_memory)
     _direct: DirectSampler | None = None
     _stored_at_half = 0
@@ -41,7 +44,7 @@ class CompressedReplay(CompressedBuffer):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         after = cls.__mro__[cls.__mro__.index(CompressedReplay) + 1 :]
-        # To look for it by `super()` at every step would take a fifteenth of SB3's own time for a plain one.
+        # Looking it up by `super()` at every step would add a fifteenth to the time that SB3 takes for a plain step.
         cls._add_plain = next((base.__dict__["add"] for base in after if "add" in base.__dict__), None)
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
@@ -54,7 +57,7 @@ class CompressedReplay(CompressedBuffer):
             self._forecast()
 
     def _is_time_to_forecast(self) -> bool:
-        """Whether there have just been enough steps to tell what all will take; for a plain buffer, one is enough."""
+        """Whether there are now just enough steps to forecast the memory of all; of plain arrays, one is enough."""
         steps = self._first_steps()
         if self.pos == steps // 2:
             self._stored_at_half = self._stored()
@@ -81,7 +84,7 @@ class CompressedReplay(CompressedBuffer):
         return self._converted(direct.samples(batch_inds, self.n_envs))
 
     def _direct_sampler(self, env: Any) -> DirectSampler | None:
-        """Returns what reads all parts of a sample at once, if that gives what SB3 does."""
+        """Returns a reader of all parts of a sample at once, or None where its samples could differ from SB3's."""
         if env is not None or self.is_plain:
             return None
         if self._direct is None or not self._direct.is_for(self):
@@ -107,7 +110,7 @@ class CompressedReplay(CompressedBuffer):
         return self._copy_of(self.next_observations, idx, env_idx)  # type: ignore[attr-defined]  # of SB3's buffer
 
     def _allocate(self, before: Any = None) -> None:
-        self._direct = None  # which would keep the arrays that are replaced
+        self._direct = None  # it would keep the replaced arrays alive
         super()._allocate(before)
 
     def _stored(self) -> int:
@@ -115,7 +118,7 @@ class CompressedReplay(CompressedBuffer):
         return sum(store.nbytes for store in stores.values())
 
     def _forecast(self) -> None:
-        """Warns if what is to come does not fit, by what the second half of the first steps took."""
+        """Warns if the steps to come will not fit into memory, judged by the second half of the first steps."""
         steps = self._first_steps()
         grown = max(self._stored() - self._stored_at_half, 0) / (steps - steps // 2)
         plain = sum(array.nbytes for array in self._arrays() if getattr(array, "store", None) is None)
@@ -135,25 +138,39 @@ class CompressedReplay(CompressedBuffer):
 
 
 class CompressedReplayBuffer(CompressedReplay, ReplayBuffer):
-    """`ReplayBuffer` in a fraction of the memory; `CompressedBuffer` has its options.
+    """`ReplayBuffer` in a fraction of the memory.
+
+    It takes all arguments of `CompressedBuffer`.
 
     >>> from gymnasium.spaces import Box, Discrete
     >>> buffer = CompressedReplayBuffer(1000, Box(0, 255, (84, 84), "uint8"), Discrete(4), codec="delta")
-    >>> buffer.observations.shape
-    (1000, 1, 84, 84)
+    >>> obs, action, zeros = np.full((1, 84, 84), 7, np.uint8), np.zeros((1, 1)), np.zeros(1)
+    >>> buffer.add(obs, obs, action, zeros, zeros, [{}])
+    >>> samples = buffer.sample(16)
+    >>> samples.observations.shape, int(samples.observations.min())
+    (torch.Size([16, 84, 84]), 7)
     """
 
 
 class CompressedDictReplayBuffer(CompressedReplay, DictReplayBuffer):
-    """`DictReplayBuffer` in a fraction of the memory."""
+    """`DictReplayBuffer` in a fraction of the memory.
+
+    It takes all arguments of `CompressedBuffer`.
+    """
 
 
 class CompressedNStepReplayBuffer(CompressedReplay, NStepReplayBuffer):
-    """`NStepReplayBuffer` in a fraction of the memory."""
+    """`NStepReplayBuffer` in a fraction of the memory.
+
+    It takes all arguments of `CompressedBuffer`.
+    """
 
 
 class CompressedDictNStepReplayBuffer(CompressedReplay, NStepReplayBuffer, DictReplayBuffer):
-    """n-step returns for Dict observations, which SB3 does not have, by its own n-step code on all keys at once."""
+    """n-step returns for Dict observations, which SB3 lacks: its own n-step code runs on all keys at once.
+
+    It takes all arguments of `CompressedBuffer`.
+    """
 
     def _dict_of(self, arrays: dict[str, Any]) -> dict[str, Any]:
         return KeyedArrays(arrays)
@@ -168,12 +185,15 @@ class CompressedDictNStepReplayBuffer(CompressedReplay, NStepReplayBuffer, DictR
 
 
 class CompressedHerReplayBuffer(CompressedReplay, HerReplayBuffer):
-    """`HerReplayBuffer` in a fraction of the memory."""
+    """`HerReplayBuffer` in a fraction of the memory.
+
+    It takes all arguments of `CompressedBuffer`.
+    """
 
     def reset(self) -> None:
-        super(CompressedBuffer, self).reset()  # it goes on sampling the episodes it has, as SB3's does
+        super(CompressedBuffer, self).reset()  # without new arrays: like SB3's, it goes on sampling the episodes it has
 
-    def sample(self, *args: Any, **kwargs: Any) -> Any:  # which does not go by _get_samples
+    def sample(self, *args: Any, **kwargs: Any) -> Any:  # in SB3, this one does not call _get_samples
         reads, sample = self._reads(), super().sample
         samples = sample(*args, **kwargs) if reads is None else reads.during(sample, *args, **kwargs)
         return self._converted(samples, kwargs.get("env", *args[1:]))

@@ -1,4 +1,4 @@
-"""SBX's buffers with compressed observations, and batches for loops of one's own in JAX.
+"""SBX's buffers with compressed observations, and batches for your own loops in JAX.
 
 >>> from sbx import DQN
 >>> from compressed_array_sbx import CompressedReplayBuffer
@@ -18,7 +18,14 @@ from compressed_array_sb3 import (
 )
 from compressed_array_sbx._version import __version__
 from compressed_array_sbx.batches import JaxReplaySamples
-from compressed_array_sbx.gpu import GpuDictReplayBuffer, GpuDictRolloutBuffer, GpuReplayBuffer, GpuRolloutBuffer
+from compressed_array_sbx.gpu import (
+    GpuDictNStepReplayBuffer,
+    GpuDictReplayBuffer,
+    GpuDictRolloutBuffer,
+    GpuNStepReplayBuffer,
+    GpuReplayBuffer,
+    GpuRolloutBuffer,
+)
 from compressed_array_sbx.replay import (
     CompressedDictNStepReplayBuffer,
     CompressedDictReplayBuffer,
@@ -41,8 +48,10 @@ __all__ = [
     "CompressedNStepReplayBuffer",
     "CompressedReplayBuffer",
     "CompressedRolloutBuffer",
+    "GpuDictNStepReplayBuffer",
     "GpuDictReplayBuffer",
     "GpuDictRolloutBuffer",
+    "GpuNStepReplayBuffer",
     "GpuReplayBuffer",
     "GpuRolloutBuffer",
     "JaxReplaySamples",

@@ -1,18 +1,19 @@
-"""Dict observations side by side in one array, so that a batch of all keys is gathered at once, and joined already.
+"""Dict observations side by side in one array, so that a batch of all keys is gathered at once and need not be joined.
 
-SBX calls `numpy()` on the tensors of all keys and joins them by `np.concatenate(..., axis=1)`. Tensors of one such
-batch give arrays that know it, and to concatenate these, all of them and in order, is to hand out the batch itself.
+SBX calls `numpy()` on the tensors of all keys and joins them by `np.concatenate(..., axis=1)`. Here the arrays that it
+gets remember the batch they are parts of: concatenating all of them in order returns the batch itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from compressed_array.dtypes import cast_exactly
 from compressed_array_sb3._reads import batch_key, current
 from compressed_array_sb3.replay import KeyedArrays
 from compressed_array_sbx._memory import lend
@@ -21,7 +22,11 @@ Array = npt.NDArray[Any]
 
 
 class Columns(KeyedArrays):
-    """Arrays by name, each of which is some columns of `whole`; while a sample is read, what is gathered as one."""
+    """Arrays by name, each of which is some columns of `whole`.
+
+    While a sample is read, `items()` gives parts of one gathered batch. An array that is assigned is copied into its
+    columns.
+    """
 
     def __init__(self, whole: Array, widths: dict[str, int]) -> None:
         self.whole, self.widths = whole, widths
@@ -32,11 +37,26 @@ class Columns(KeyedArrays):
             end += width
         super().__init__({name: whole[..., slice(*span)] for name, span in self.spans.items()})
 
+    def __setitem__(self, name: str, value: Any) -> None:
+        # The value is copied and not kept: samples are gathered from `whole`.
+        part = dict.__getitem__(self, name)
+        if np.shape(value) != part.shape:
+            raise ValueError(f"{name!r} is an array of shape {part.shape}, and not {np.shape(value)}")
+        part[...] = cast_exactly(np.asarray(value), part.dtype)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for name, value in dict(*args, **kwargs).items():
+            self[name] = value
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[misc, override]  # as `update`, of which a dict knows nothing
+        self.update(other)
+        return self
+
     def items(self) -> Any:
         if current() is None:
             return super().items()
         gathered = GatheredRows(self)
-        return {name: Column(gathered, name) for name in self.spans}.items()
+        return {name: GatheredColumn(gathered, name) for name in self.spans}.items()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Columns, (self.whole, self.widths)
@@ -51,14 +71,14 @@ class GatheredRows:
         self._batch: Array
 
     def at(self, parts: tuple[Array, ...]) -> Array:
-        """Returns whole rows. Who asks for one column asks for the others next, by the same arrays."""
+        """Returns whole rows. SB3 reads one column after the other by the same arrays, so the last batch is kept."""
         if self._parts is None or any(a is not b for a, b in zip(self._parts, parts, strict=True)):
             self._batch, self._parts = rows_of(self.columns.whole, parts), parts
         return self._batch
 
 
-class Column(NamedTuple):
-    """What stands for the array of one key while a sample is read."""
+class GatheredColumn(NamedTuple):
+    """Stands for the array of one key while a sample is read."""
 
     gathered: GatheredRows
     name: str
@@ -68,13 +88,13 @@ class Column(NamedTuple):
         if parts is None:
             return dict.__getitem__(columns, self.name)[key]
         batch, span = self.gathered.at(parts), columns.spans[self.name]
-        part = batch[:, slice(*span)].view(ColumnArray)
+        part = batch[..., slice(*span)].view(ColumnArray)
         part.joined, part.span = batch, span
         return part
 
 
 class ColumnArray(np.ndarray):
-    """Some columns of the batch `joined`, from one to another."""
+    """Some columns of the batch `joined`: those from `span[0]` up to `span[1]`."""
 
     joined: Array | None = None
     span: tuple[int, int] = (0, 0)
@@ -88,13 +108,13 @@ class ColumnArray(np.ndarray):
 
 
 class ColumnTensor(torch.Tensor):
-    """Some columns of a batch; whatever is computed from it is a plain tensor."""
+    """Some columns of a batch; what is computed from it is a plain tensor."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as torch's Parameter does
     columns: ColumnArray
 
     def numpy(self, *, force: bool = False) -> Array:
-        # Or the tensor has been given other memory since.
+        # Otherwise the tensor was given other memory meanwhile.
         return self.columns if self.columns.ctypes.data == self.data_ptr() else super().numpy(force=force)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
@@ -106,7 +126,7 @@ class ColumnTensor(torch.Tensor):
 
 
 def join_keys(arrays: dict[str, Any]) -> Columns | None:
-    """Returns arrays of the same kind, laid side by side; None if they are not plain vectors of one dtype."""
+    """Returns new arrays like these, side by side; None if the arrays do not hold plain vectors of one dtype."""
     parts = list(arrays.values())
     if len(parts) < 2 or any(type(part) is not np.ndarray or part.ndim != 3 for part in parts):
         return None
@@ -123,14 +143,14 @@ def column_tensor(array: ColumnArray) -> torch.Tensor:
 
 
 def rows_of(whole: Array, parts: tuple[Array, ...]) -> Array:
-    """Returns `whole[parts]` in memory that JAX takes as it is."""
+    """Returns `whole[parts]` in memory that JAX takes without a copy."""
     try:
         places = np.ravel_multi_index(parts, whole.shape[:2])
-    except ValueError:  # numpy counts from the end, or says what is wrong
+    except ValueError:  # numpy counts negative rows from the end, or raises
         return whole[parts]
     flat = whole.reshape(-1, whole.shape[2])
-    # Not "raise", for which numpy gathers elsewhere first; all places were just found to be there.
-    return np.take(flat, places, axis=0, out=lend((places.size, flat.shape[1]), flat.dtype), mode="clip")
+    # With mode "raise", numpy would gather into other memory first; `ravel_multi_index` has checked the places already.
+    return np.take(flat, places, axis=0, out=lend((*places.shape, flat.shape[1]), flat.dtype), mode="clip")
 
 
 def whole_batch_of(arrays: Sequence[Any], axis: int = 0, **options: Any) -> Array | None:
@@ -142,4 +162,4 @@ def whole_batch_of(arrays: Sequence[Any], axis: int = 0, **options: Any) -> Arra
         if part.joined is not batch or part.span[0] != end:
             return None
         end = part.span[1]
-    return batch if batch is not None and end == batch.shape[1] else None
+    return batch if batch is not None and batch.ndim == 2 and end == batch.shape[1] else None

@@ -13,7 +13,7 @@ from compressed_array_sbx._reads import JaxSampleScope
 
 
 class ForSbx(CompressedBuffer):
-    """What all buffers have in common. Comes before one of the SB3 adapter's in a list of bases."""
+    """What all buffers have in common. It comes before one of the SB3 adapter's in a list of bases."""
 
     def to_torch(self, array: Any, copy: bool = True) -> torch.Tensor:
         reads = current()

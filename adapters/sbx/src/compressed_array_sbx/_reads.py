@@ -1,4 +1,4 @@
-"""Reading a sample for JAX: no array is copied on its way, and what is decoded lies where JAX takes it as it is."""
+"""Reading a sample for JAX: no array is copied on its way, and decoded arrays are aligned as JAX needs them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Array = npt.NDArray[Any]
 
 
 class JaxSampleScope(SampleScope):
-    """`SampleScope` whose tensors show the arrays that SB3 gathered, in place of copies of them.
+    """A `SampleScope` whose tensors show the arrays that SB3 gathered, instead of copies of them.
 
     Args:
-        kept: What a buffer consists of; parts of its own arrays are copied all the same.
+        kept: The attributes of the buffer; parts of its own arrays are copied all the same.
     """
 
     def __init__(self, pairs: Pairs, device: torch.device | str, kept: Iterable[Any]) -> None:
@@ -46,14 +46,14 @@ class JaxSampleScope(SampleScope):
             return column_tensor(array)
         tensor = torch.from_numpy(array)
         place = tensor.data_ptr()
-        if place in self._shown:  # SB3 gives one array as obs and as next obs; a tensor is its owner's to change
+        if place in self._shown:  # SB3 may give one array twice, as obs and next obs; users may change a tensor
             return tensor.clone()
         self._shown.add(place)
         return tensor
 
 
 def owners(values: Iterable[Any]) -> set[int]:
-    """Returns the ids of what owns the memory of the plain arrays among values, and in dicts among them."""
+    """Returns the ids of the objects that own the memory of the plain arrays among values, and in dicts among these."""
     found: set[int] = set()
     for value in values:
         if type(value) is np.ndarray:

@@ -1,4 +1,4 @@
-"""`TransitionSampler`: which transitions of a buffer can be drawn, and which of them random words pick."""
+"""`TransitionSampler`: which transitions of a buffer can be drawn, and which of them random numbers pick."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from compressed_array.sampling import PriorityTree, Ring, importance_weights, priorities_of
 from compressed_array_sb3 import BufferOptionError
-from compressed_array_sb3._priorities import check_exponents, still_held
+from compressed_array_sb3._priority_arguments import check_exponents, still_held
 
 Ints = npt.NDArray[np.int64]
 STRATA = 2**53  # as many as a float tells apart
@@ -26,13 +26,15 @@ class TransitionSampler:
         self.ring = Ring(rows, lanes)
         self.tree = None if alpha is None else PriorityTree(self.ring.size)
         self._alpha, self._epsilon = alpha or 0.0, epsilon
-        self._largest = 1.0  # priority there was so far, to the power of alpha
+        self._largest = 1.0  # of all priorities so far, to the power of alpha
+        self._offset = 0  # how many steps more the ring has counted than the buffer
 
-    def count(self, added: int, rows: int, row: int) -> None:
-        """Counts `added` steps, after which the buffer holds `rows` rows and writes to `row` next."""
+    def count(self, steps: int, rows: int, row: int) -> None:
+        """Counts steps up to `steps` in all, after which the buffer holds `rows` rows and writes to `row` next."""
         ring, tree = self.ring, self.tree
-        if (min(len(ring) + added, ring.capacity), (ring.steps + added) % ring.capacity) != (rows, row):
-            # Taken over from another buffer, or an interrupt kept a step from being counted.
+        added = steps + self._offset - ring.steps
+        added += (row - ring.row - added) % ring.capacity  # and those that an interrupt kept the buffer from counting
+        if added < 0 or min(len(ring) + added, ring.capacity) != rows:  # the buffer was filled from another one
             ring.clear()
             added = row + ring.capacity if rows == ring.capacity else rows
             if tree is not None:
@@ -41,29 +43,28 @@ class TransitionSampler:
             last = ring.steps + added
             first = max(ring.steps, last - ring.capacity)
             tree.update(ring.positions(np.arange(first * ring.lanes, last * ring.lanes)), self._largest)
-        ring.advance(added)  # last: what an interrupt keeps from being counted is given its priority again
+        self._offset = ring.steps + added - steps
+        ring.advance(added)  # last: steps that an interrupt keeps from being counted get their priority again
 
     def clear(self) -> None:
-        """Forgets all steps and their priorities."""
+        """Forgets all steps and their priorities; the buffer counts from 0 again."""
         self.ring.clear()
+        self._offset = self.ring.steps
         if self.tree is not None:
             self.tree.clear()
             self._largest = 1.0
 
     def draw(self, words: Ints) -> Ints:
-        """Returns positions. The same words pick the same ones as long as nothing changes what can be drawn."""
+        """Returns positions, in no order. The same words pick the same ones until steps or priorities change."""
         if self.tree is not None:
-            return self.tree.draw(words % STRATA / STRATA)
+            # A tree's draws are sorted by position: each part of a batch would come from one part of the buffer.
+            return self.tree.draw(words % STRATA / STRATA)[np.argsort(words, kind="stable")]
         drawn: Ints = self.ring.draw(words)
         return drawn
 
     def weights(self, positions: Ints, beta: float) -> npt.NDArray[np.float32] | None:
         """Returns the weights of losses, or None where draws are uniform."""
-        if self.tree is None:
-            return None
-        if not 0 <= beta < np.inf:
-            raise BufferOptionError(f"beta is not negative, and this is {beta}")
-        return importance_weights(self.tree, positions, beta)
+        return None if self.tree is None else importance_weights(self.tree, positions, beta)
 
     def update(self, indices: Any, td_errors: Any) -> None:
         """Sets the priorities of those of some transitions that are still held."""

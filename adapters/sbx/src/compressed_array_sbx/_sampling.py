@@ -1,8 +1,9 @@
-"""`JaxSampling`: `sample_jax`, drawn uniformly or by priority, decoded ahead or not, for loops of one's own."""
+"""`JaxSampling`: `sample_jax`, drawn uniformly or by priority, decoded ahead or not, for your own loops."""
 
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,42 +11,70 @@ import numpy as np
 import torch
 
 from compressed_array.sampling import PriorityTree
-from compressed_array_sb3 import BufferEmptyError, BufferOptionError
+from compressed_array.usage import MemoryUsage
+from compressed_array_sb3 import BufferClassError, BufferEmptyError, BufferOptionError
+from compressed_array_sb3._direct import is_made_by_sb3
+from compressed_array_sb3._mixin import CompressedBuffer
+from compressed_array_sb3._priority_arguments import checked_beta, exponents_of
 from compressed_array_sb3.replay import CompressedReplay
 from compressed_array_sbx._memory import lend
-from compressed_array_sbx._prefetch import PrefetchedBatch
+from compressed_array_sbx._prefetch import PrefetchedBatch, Read
 from compressed_array_sbx._sampler import Ints, TransitionSampler
 from compressed_array_sbx._to_jax import to_jax
-from compressed_array_sbx._transitions import observations, small_fields
+from compressed_array_sbx._transitions import read_observations, small_fields
 from compressed_array_sbx.batches import JaxReplaySamples
+
+NOT_CALLED = ("sample", "_get_samples", "to_torch")  # methods of SB3's sampling that `sample_jax` does without
+NO_ALPHA = "beta and epsilon are for draws by priority: give the buffer an alpha, as in alpha=0.6"
 
 
 class JaxSampling(CompressedReplay):
-    """What the replay buffers can do beside what SB3's can. They take all arguments of the SB3 adapter's buffers, and:
+    """What the replay buffers can do besides what SB3's can.
+
+    They take all arguments of `CompressedBuffer`, and:
 
     Args:
         alpha: How much priorities count in `sample_jax`: 0 for not at all; None for no priorities. `sample`, which
             SBX's own algorithms call, draws uniformly all the same: they know no weights.
-        beta: How much `weights` correct for that: 1 for wholly.
-        epsilon: What is added to each error, so that none is zero.
+        beta: How much `weights` correct for that: 0.4 by default, 1 for wholly.
+        epsilon: What is added to each error, so that none is zero: 1e-6 by default. Weights are relative to the weight
+            of the least priority, so the smaller it is, the smaller they become as `beta` goes to 1.
     """
 
-    # What `sample_jax` draws by; made from numpy's global generator, which SB3 seeds, when it is first used.
+    # What `sample_jax` draws by; seeded from numpy's global generator, which SB3 seeds, when it is first used.
     rng: np.random.Generator | None = None
-    _added = 0  # steps that nobody has counted yet
+    _added = 0  # steps since the buffer was made, or reset
     _prefetched: PrefetchedBatch | None = None
     _batch_memory = staticmethod(lend)
 
     def __init__(
-        self, *args: Any, alpha: float | None = None, beta: float = 0.4, epsilon: float = 1e-6, **kwargs: Any
+        self,
+        *args: Any,
+        alpha: float | None = None,
+        beta: float | None = None,
+        epsilon: float | None = None,
+        **kwargs: Any,
     ) -> None:
+        if alpha is None and (beta, epsilon) != (None, None):
+            raise BufferOptionError(NO_ALPHA)
         super().__init__(*args, **kwargs)
-        self.alpha, self.beta, self.epsilon = alpha, beta, epsilon
-        self._sampler = TransitionSampler(self.buffer_size, self.n_envs, alpha, epsilon)
+        self.alpha = alpha
+        self.beta = checked_beta(0.4 if beta is None else beta)
+        self.epsilon = 1e-6 if epsilon is None else epsilon
+        self._sampler = TransitionSampler(self.buffer_size, self.n_envs, alpha, self.epsilon)
+
+    @classmethod
+    def _options_of(cls, compressed: CompressedBuffer) -> dict[str, Any]:
+        told = exponents_of(compressed)  # of which a schedule for beta has no place here
+        return super()._options_of(compressed) | {name: value for name, value in told.items() if not callable(value)}
+
+    @classmethod
+    def _has_all_of(cls, loaded: CompressedBuffer, options: dict[str, Any]) -> bool:
+        return isinstance(loaded, JaxSampling) and (options.get("alpha") is None or loaded.alpha is not None)
 
     @property
     def priorities(self) -> PriorityTree | None:
-        """Returns what transitions are drawn in proportion to, by position, if the buffer has an `alpha`."""
+        """Returns the priorities by which transitions are drawn, by position; None if the buffer has no `alpha`."""
         self._count()
         return self._sampler.tree
 
@@ -64,17 +93,28 @@ class JaxSampling(CompressedReplay):
     ) -> JaxReplaySamples:
         """Returns transitions as JAX arrays, drawn by the buffer's own `rng`, by priority if the buffer has an `alpha`.
 
+        They come in no order, so that each part of a batch is a batch, too. SB3's `sample`, `_get_samples` and
+        `to_torch` are not called, and a subclass that has one of its own is refused. Rewards of n steps are summed in
+        another order than in SB3, and differ from those of `sample` by no more than round-off; all else is equal.
+
         Args:
             batch_size: How many.
             env: The `VecNormalize` to normalize observations and rewards with.
-            beta: What counts in the place of the buffer's own `beta`.
+            beta: What to use instead of the buffer's own `beta`.
             prefetch: Whether a thread is to decode the next batch meanwhile. Batches are the same with and without:
-                what is drawn is looked up when it is asked for. It helps where observations are compressed, and
-                several batches are drawn between steps or the buffer is full.
-            device: The device of JAX that they go to; its default one if nothing is said.
+                when the next batch is asked for, it is drawn from the steps that are there then. It helps where
+                observations are compressed, and several batches are drawn between steps or the buffer is full. What is
+                written to the buffer's arrays by another way than `add` is not noticed in that batch.
+            device: The device of JAX that they go to; by default JAX's default device.
         """
         if beta is not None and self.alpha is None:
-            raise BufferOptionError("beta is for draws by priority: give the buffer an alpha, as in alpha=0.6")
+            raise BufferOptionError(NO_ALPHA)
+        beta = checked_beta(self.beta if beta is None else beta)
+        if not (vars(self).keys().isdisjoint(NOT_CALLED) and is_made_by_sb3(type(self), NOT_CALLED)):
+            raise BufferClassError(
+                f"{type(self).__name__} has a {', '.join(NOT_CALLED[:-1])} or {NOT_CALLED[-1]} of its own, which "
+                "sample_jax would not call: call sample, and hand its tensors to JAX"
+            )
         self._count()
         sampler = self._sampler
         if not sampler.ring.count:
@@ -82,9 +122,10 @@ class JaxSampling(CompressedReplay):
         words, ahead = self._words(batch_size)
         positions = sampler.draw(words)
         rest = small_fields(self, sampler.ring, positions, env)
-        read = partial(observations, self, sampler.ring) if ahead is None else ahead.observations
-        obs, after = (self._shown(part, env) for part in read(rest.first, rest.last))
-        weights = sampler.weights(positions, self.beta if beta is None else beta)
+        read, steps = self._reader(), (rest.first, rest.last)
+        found = read(*steps) if ahead is None else ahead.observations(*steps, read)
+        obs, after = (self._shown(part, env) for part in found)
+        weights = sampler.weights(positions, beta)
         if prefetch:
             self._prefetched = self._begin(batch_size)
         return JaxReplaySamples(
@@ -104,11 +145,15 @@ class JaxSampling(CompressedReplay):
         Transitions that were written over meanwhile are left out.
 
         Args:
-            indices: What `indices` of the batch says.
+            indices: The `indices` of the batch.
             td_errors: An error for each, of JAX or numpy; their signs do not matter.
         """
         self._count()
         self._sampler.update(indices, td_errors)
+
+    def memory_usage(self) -> MemoryUsage:
+        usage, tree = super().memory_usage(), self._sampler.tree
+        return usage if tree is None else replace(usage, rest=usage.rest + tree.nbytes)
 
     def reset(self) -> None:
         super().reset()
@@ -124,7 +169,6 @@ class JaxSampling(CompressedReplay):
 
     def _count(self) -> None:
         self._sampler.count(self._added, self.size(), self.pos)
-        self._added = 0  # last: if an interrupt came before, it is seen that the counts do not agree
 
     def _words(self, batch_size: int) -> tuple[Ints, PrefetchedBatch | None]:
         """Returns random words for a batch, and what was decoded ahead for them."""
@@ -143,7 +187,11 @@ class JaxSampling(CompressedReplay):
         words, _ = self._words(batch_size)
         ring = self._sampler.ring
         rest = small_fields(self, ring, self._sampler.draw(words), None)
-        return PrefetchedBatch(self.rng, state, words, rest.first, rest.last, partial(observations, self, ring))
+        return PrefetchedBatch(self.rng, state, words, rest.first, rest.last, self._reader())
+
+    def _reader(self) -> Read:
+        # It refers to the arrays and not to the buffer, which refers to the batch: a cycle would be freed late.
+        return partial(read_observations, self.observations, self.next_observations, self._sampler.ring)  # type: ignore[attr-defined]  # of SB3's buffer
 
     def _shown(self, obs: Any, env: Any) -> Any:
         """Returns observations as `env`, `output_dtype` and `normalize_images` ask for them."""

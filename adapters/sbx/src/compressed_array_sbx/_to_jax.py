@@ -1,4 +1,4 @@
-"""From the host, or from a torch device, to JAX. The one module that imports jax, when something is handed over."""
+"""From the host, or from a torch device, to JAX. No other module imports jax, and this one only when it is called."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import torch
 
 
 def to_jax(value: Any, device: Any = None) -> Any:
-    """Returns an array of numpy, a tensor, or a dict of these, as JAX has them.
+    """Returns a numpy array, a tensor, or a dict of these, as JAX arrays.
 
-    JAX may share the memory and expects that nobody changes it: this is for arrays that were made for it.
+    JAX may share the memory and expects that it never changes: this is for arrays that were made to be handed over.
     """
     import jax
 
@@ -21,6 +21,8 @@ def to_jax(value: Any, device: Any = None) -> Any:
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu" and jax.default_backend() == "cpu":  # torch was installed for a GPU, JAX was not
             value = value.cpu()
+        if value.device.type == "cpu":  # by DLPack it would come to JAX's CPU, whatever its default device is
+            return jax.device_put(value.numpy(), device)
         value = jax.dlpack.from_dlpack(value.contiguous())
         return value if device is None else jax.device_put(value, device)
     return jax.device_put(value, device)

@@ -17,10 +17,10 @@ Ints = npt.NDArray[np.int64]
 
 
 class SmallFields(NamedTuple):
-    """All of a batch but its observations, and which these are: by the numbers of steps that a ring counts."""
+    """All of a batch but its observations, and the numbers that a ring has for the steps of these observations."""
 
     first: Ints
-    last: Ints  # whose next observations are wanted: the same, but for n-step returns
+    last: Ints  # whose next observations are wanted: `first`, except for n-step returns
     actions: Array
     dones: Array
     rewards: Array
@@ -39,7 +39,7 @@ def small_fields(buffer: Any, ring: Ring, positions: Ints, env: Any) -> SmallFie
     is_held, (rows, lanes) = ring.is_held(later), divmod(ring.positions(later), ring.lanes)
     ends, cut = buffer.dones[rows, lanes] > 0, buffer.timeouts[rows, lanes] > 0
     rewards = buffer._normalize_reward(buffer.rewards[rows, lanes], env)
-    # An episode that is cut off goes on behind the last step; where one terminates, `dones` says so, as in SB3.
+    # What follows a truncated episode counts in a target; where an episode terminates, `dones` is 1, as in SB3.
     returns, _, lengths = n_step(rewards, ends & ~cut, cut, buffer.gamma, is_held)
     which = (np.arange(len(numbers)), lengths - 1)
     dones = (ends & ~cut)[which].astype(np.float32)
@@ -47,9 +47,8 @@ def small_fields(buffer: Any, ring: Ring, positions: Ints, env: Any) -> SmallFie
     return SmallFields(numbers, later[which], actions, dones, returns, discounts)
 
 
-def observations(buffer: Any, ring: Ring, first: Ints, last: Ints) -> tuple[Any, Any]:
-    """Returns observations of steps, and next observations of steps, by numbers; dicts if the buffer has keys."""
-    obs, after = buffer.observations, buffer.next_observations
+def read_observations(obs: Any, after: Any, ring: Ring, first: Ints, last: Ints) -> tuple[Any, Any]:
+    """Returns observations of steps, and next observations of steps, by numbers; dicts if they have keys."""
     here, there = (divmod(ring.positions(numbers), ring.lanes) for numbers in (first, last))
     if not isinstance(obs, dict):
         return read_both(obs, after, here, there)

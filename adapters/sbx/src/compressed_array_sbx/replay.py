@@ -1,4 +1,4 @@
-"""Replay buffers for SBX's off-policy algorithms and for loops of one's own in JAX."""
+"""Replay buffers for SBX's off-policy algorithms and for your own loops in JAX."""
 
 from __future__ import annotations
 
@@ -22,15 +22,31 @@ __all__ = [
 
 
 class CompressedReplayBuffer(JaxSampling, ForSbx, cab.CompressedReplayBuffer):
-    """`ReplayBuffer` in a fraction of the memory, sampled without copies."""
+    """`ReplayBuffer` in a fraction of the memory, sampled without copies.
+
+    It takes all arguments of `CompressedBuffer` and `JaxSampling`.
+
+    >>> import numpy as np
+    >>> from gymnasium.spaces import Box, Discrete
+    >>> buffer = CompressedReplayBuffer(1000, Box(0, 255, (84, 84), "uint8"), Discrete(4), alpha=0.6)
+    >>> obs, action, zeros = np.full((1, 84, 84), 7, np.uint8), np.zeros((1, 1)), np.zeros(1)
+    >>> buffer.add(obs, obs, action, zeros, zeros, [{}])
+    >>> batch = buffer.sample_jax(16)
+    >>> buffer.update_priorities(batch.indices, td_errors=batch.weights)
+    >>> batch.observations.shape, int(batch.observations.min())
+    ((16, 84, 84), 7)
+    """
 
 
 class CompressedNStepReplayBuffer(JaxSampling, ForSbx, cab.CompressedNStepReplayBuffer):
-    """`NStepReplayBuffer` in a fraction of the memory, sampled without copies."""
+    """`NStepReplayBuffer` in a fraction of the memory, sampled without copies.
+
+    It takes all arguments of `CompressedBuffer` and `JaxSampling`.
+    """
 
 
 class JoinedKeys(CompressedReplay):
-    """Small vectors of one dtype lie side by side, as SBX joins them."""
+    """Keeps small vectors of one dtype side by side, as SBX joins them."""
 
     def _dict_of(self, arrays: dict[str, Any]) -> dict[str, Any]:
         side_by_side = join_keys(arrays)
@@ -38,23 +54,32 @@ class JoinedKeys(CompressedReplay):
 
 
 class CompressedDictReplayBuffer(JaxSampling, ForSbx, JoinedKeys, cab.CompressedDictReplayBuffer):
-    """`DictReplayBuffer` in a fraction of the memory, sampled without copies."""
+    """`DictReplayBuffer` in a fraction of the memory, sampled without copies.
+
+    It takes all arguments of `CompressedBuffer` and `JaxSampling`.
+    """
 
 
 class CompressedDictNStepReplayBuffer(JaxSampling, ForSbx, JoinedKeys, cab.CompressedDictNStepReplayBuffer):
-    """n-step returns for Dict observations, which SB3 and SBX do not have, sampled without copies."""
+    """n-step returns for Dict observations, which SB3 and SBX do not have, sampled without copies.
+
+    It takes all arguments of `CompressedBuffer` and `JaxSampling`.
+    """
 
 
 class CompressedHerReplayBuffer(ForSbx, cab.CompressedHerReplayBuffer):
-    """`HerReplayBuffer` in a fraction of the memory, sampled without copies."""
+    """`HerReplayBuffer` in a fraction of the memory, sampled without copies.
+
+    It takes all arguments of `CompressedBuffer`.
+    """
 
     def sample_jax(self, batch_size: int, env: Any = None, *, device: Any = None) -> JaxReplaySamples:
-        """Returns what `sample` does, as JAX arrays. Goals are drawn with each sample, so none can be decoded ahead.
+        """Returns what `sample` returns, as JAX arrays. Goals are drawn with each sample, so none can be decoded ahead.
 
         Args:
             batch_size: How many transitions.
             env: The `VecNormalize` to normalize observations and rewards with.
-            device: The device of JAX that they go to; its default one if nothing is said.
+            device: The device of JAX that they go to; by default JAX's default device.
         """
         samples = self.sample(batch_size, env=env)
         return JaxReplaySamples(

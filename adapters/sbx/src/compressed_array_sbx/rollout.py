@@ -1,4 +1,4 @@
-"""Rollout buffers for SBX's PPO; the Dict form is for policies of one's own, since SBX has none."""
+"""Rollout buffers for SBX's PPO; the one for Dict observations is for your own policies, since SBX has none."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ __all__ = ["CompressedDictRolloutBuffer", "CompressedRolloutBuffer"]
 
 
 class CompressedRolloutBuffer(ForSbx, cab.CompressedRolloutBuffer):
-    """`RolloutBuffer` in a fraction of the memory, read without copies."""
+    """`RolloutBuffer` in a fraction of the memory, read without copies.
+
+    It takes all arguments of `CompressedBuffer`.
+    """
 
 
 class CompressedDictRolloutBuffer(ForSbx, cab.CompressedDictRolloutBuffer):
-    """`DictRolloutBuffer` in a fraction of the memory, read without copies."""
+    """`DictRolloutBuffer` in a fraction of the memory, read without copies.
+
+    It takes all arguments of `CompressedBuffer`.
+    """

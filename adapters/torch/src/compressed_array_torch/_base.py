@@ -19,7 +19,7 @@ from compressed_array_torch.errors import BufferFullError, BufferOptionError, Bu
 from compressed_array_torch.fields import OBSERVATIONS, Codecs, Field, observation_kinds, shape_of
 from compressed_array_torch.stats_tracker import StatsTracker
 
-# Random whole numbers are taken from here up to there, and their remainders are nearly as likely as each other.
+# Random whole numbers are below this, so large that the remainders of a division are nearly equally likely.
 MANY = 2**62
 
 
@@ -39,17 +39,17 @@ class BaseBuffer:
         num_envs: How many environments there are.
         obs_shape: The shape of one observation; a mapping of names to shapes, nested or not, for several.
         action_shape: The shape of one action.
-        stats_tracker: What is told of each step, if there is one.
+        stats_tracker: The tracker that is told of each step, if any.
         obs_dtype: The dtype of observations, one for all or a mapping like `obs_shape`.
         action_dtype: The dtype of actions.
         device: Where batches go.
-        store_device: Where steps are kept; the host if nothing is said.
+        store_device: Where steps are kept; by default on the host.
         reset_strategy: What becomes of a full buffer when another step comes.
-        codec: How observations are kept: None as they are, "auto" by what is best for them, or a codec of
-            `compressed_array` such as "delta", "delta-zstd" or "zstd-3"; a mapping says so for each field by name, with
+        codec: How observations are kept: None uncompressed, "auto" by what is best for them, or a codec of
+            `compressed_array` such as "delta", "delta-zstd" or "zstd-3"; a mapping has one for each field by name, with
             dots between the names of nested observations.
         fields: What else is kept of each step: an argument of `add`, and an attribute of batches.
-        generator: What draws; torch's own if nothing is said.
+        generator: The generator to draw with; by default torch's own.
         own_fields: The scalars that this kind of buffer keeps of each step, with their dtypes.
 
     Several threads may use a buffer: each call is done before another begins.
@@ -94,7 +94,7 @@ class BaseBuffer:
             for name, extra in extras.items()
         ]
         self._extras = tuple(extras)
-        # What makes a buffer for the same steps, wherever it is.
+        # The arguments of a buffer for the same steps, such as a writer has in another process.
         self._options = {
             "num_envs": num_envs,
             "obs_shape": obs_shape,
@@ -104,7 +104,7 @@ class BaseBuffer:
             "codec": codec,
             "fields": extras,
         }
-        self._changes = 0  # to steps that are held, other than new ones in their places
+        self._changes = 0  # of steps that are held, other than by new ones written over them
         self._ring = Ring(buffer_size, num_envs)
         self._storage = Storage(
             buffer_size,
@@ -146,7 +146,7 @@ class BaseBuffer:
 
     @property
     def current_size(self) -> int:
-        """Returns how many steps are held."""
+        """Returns how many steps are held, as `len` does: the name that rl_buffer has for it."""
         return len(self._ring)
 
     @property
@@ -170,7 +170,7 @@ class BaseBuffer:
         self._storage.clear()
 
     def memory_usage(self) -> MemoryUsage:
-        """Returns what is held now, and what a buffer that compresses nothing would hold."""
+        """Returns how much memory is held now, and how much a buffer that compresses nothing would hold."""
         return self._storage.usage(len(self._ring), self._ring.capacity)
 
     def __repr__(self) -> str:
@@ -183,7 +183,14 @@ class BaseBuffer:
         infos: Mapping[str, Any] | None = None,
         done_reasons: list[str | None] | None = None,
     ) -> None:
-        """Tells the tracker of a step that is not added."""
+        """Tells the tracker of a step that is not added.
+
+        Args:
+            dones: Which episodes end with it.
+            rewards: One for each environment; several of each are added up.
+            infos: Other metrics, one value for each environment by name.
+            done_reasons: Why episodes ended, None where they did not.
+        """
         if self.stats_tracker is not None:
             self.stats_tracker.update(dones, rewards, infos, done_reasons)
 
@@ -202,15 +209,19 @@ class BaseBuffer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over the state of a buffer made with the same arguments; any other is refused and changes nothing."""
+        """Takes over the state of a buffer made with the same arguments.
+
+        Args:
+            state: What `state_dict` returned. Any other is refused and changes nothing.
+        """
         with self._lock.held():
-            ready = self._loading(state)
+            ready = self._prepare_load(state)
             self._changes += 1
             for take in ready:
                 take()
 
-    def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
-        """Checks a state, and returns the functions that take it over."""
+    def _prepare_load(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
+        """Checks a state, and returns the functions that load it."""
         if state.get("class") != type(self).__name__:
             raise BufferStateError(f"this is not the state of a {type(self).__name__}")
         missing = sorted({"ring", "storage", "generator"} - state.keys())
@@ -219,7 +230,7 @@ class BaseBuffer:
         ring = Ring(self._ring.capacity, self._ring.lanes)
         try:
             ring.load_state_dict(state["ring"])
-            ready: list[Callable[[], Any]] = [self._storage.loading(state["storage"])]
+            ready: list[Callable[[], Any]] = [self._storage.prepare_load(state["storage"])]
         except BufferStateError:
             raise
         except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -254,7 +265,7 @@ class BaseBuffer:
         self._ring.advance()
 
     def _room(self) -> None:
-        """Makes room for a step in the way that `reset_strategy` says."""
+        """Makes room for a step as `reset_strategy` says."""
         if not self._ring.is_full or self.reset_strategy is ResetStrategy.RECURRENT:
             return
         if self.reset_strategy is ResetStrategy.ERROR:
@@ -265,14 +276,14 @@ class BaseBuffer:
         self._empty()
 
     def _words(self, count: int) -> torch.Tensor:
-        """Returns random whole numbers, where indices are needed."""
+        """Returns random whole numbers, on the device where steps are kept."""
         if count < 1:
             raise ValueError(f"a batch has at least one element, not {count}")
         where = self.store_device if self.generator is None else self.generator.device
         return torch.randint(MANY, (count,), generator=self.generator, device=where).to(self.store_device)
 
 
-# What batches have already, or `add` takes.
+# The names of what batches have already, or `add` takes.
 RESERVED = {
     "action",
     "advantages",

@@ -1,4 +1,4 @@
-"""`BufferLock`: one thread at a time uses a buffer, from what is drawn to what is read."""
+"""`BufferLock`: lets one thread at a time use a buffer, from drawing a batch to reading it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class BufferLock:
         _all.add(self)
 
     def held(self) -> Any:
-        """Returns what a `with` statement holds the lock by; raises BusyBufferError if this thread holds it already."""
+        """Returns the context that holds the lock; raises BusyBufferError if this thread holds it already."""
         if self._lock._is_owned():  # as `threading.Condition` asks it
             raise BusyBufferError(
-                "a signal's handler came amid a use of this buffer by its own thread: have the handler set a flag, and "
-                "look at that flag between steps"
+                "a signal's handler came during a use of this buffer by its own thread: have the handler set a flag, "
+                "and look at that flag between steps"
             )
         return self._lock
 

@@ -1,4 +1,4 @@
-"""`DensePair`: observations and next observations as they are, each kept once."""
+"""`DensePair`: uncompressed observations and next observations, each kept once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from compressed_array_torch.errors import BufferStateError
 
 
 class DensePair:
-    """Observations as they are; a next observation is the row after, unless the next step began with another one.
+    """Uncompressed observations; a next observation is the item of the next row, unless a step began with another one.
 
-    There is a row of items more than of steps, for the last next observation. When a step comes whose observation
-    differs from what is there, as after the end of an episode, what is there moves behind the rows, to a slot of its
-    own. `_first` and `_second` say for each step where its two items are.
+    There is one row of items more than there are steps, for the last next observation. When a step comes whose
+    observation differs from the next observation in its row, as after the end of an episode, that one moves to a slot
+    of its own behind the rows. `_first` and `_second` say for each step where its two items are.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class DensePair:
         index = torch.int32 if 2 * count < 2**31 else torch.int64
         self._first, self._second = (zeros((rows * lanes,), index, device) for _ in range(2))
         self._lanes = torch.arange(lanes, dtype=index, device=device)
-        # The host's memory costs nothing before it is written to; slots on a device are made as they are needed.
+        # The host's memory costs nothing before it is written to; slots on a device are made when they are needed.
         self._slots_apart = device.type != "cpu"
         slots = 0 if self._slots_apart else rows * lanes
         self._items = zeros((count + slots, *kind.shape), kind.dtype, device)
@@ -47,7 +47,7 @@ class DensePair:
 
     @property
     def sources(self) -> list[Source]:
-        """Returns observations and next observations as `RowGather` takes them; nothing if either lie in two places."""
+        """Returns observations and next observations as `RowGather` takes them; none if slots lie elsewhere."""
         return [] if self._slots_apart else [(self._items, self._first), (self._items, self._second)]
 
     def prepare(self, value: Any) -> torch.Tensor:
@@ -133,7 +133,7 @@ class DensePair:
             return self._delivered(self._next_items(at), positions)
 
     def _next_items(self, at: torch.Tensor) -> torch.Tensor:
-        """Returns next observations, of rows or of slots, without asking the device which."""
+        """Returns next observations, of rows or of slots, without waiting for a device to tell which."""
         if not self._slots_apart:
             return self._taken(at)
         usual = self._items.index_select(0, at.clamp(max=self._first_slot - 1))
@@ -173,7 +173,7 @@ class DensePair:
                 "last_row": self._last_row,
             }
 
-    def loading(self, state: Any) -> Callable[[], object]:
+    def prepare_load(self, state: Any) -> Callable[[], object]:
         name, slots = self.kind.name, state["slots"]
         check_tensor(state["items"], self._items[: self._first_slot], name)
         for table in (state["first"], state["second"]):

@@ -35,10 +35,10 @@ class Items(Protocol):
     def write(self, row: int, items: Any) -> None: ...
 
     def update(self, positions: torch.Tensor, items: Any) -> None:
-        """Writes items of any steps, (positions, *shape); the last one of those with the same position stays."""
+        """Writes items of any steps, (positions, *shape); of several for the same position, the last one stays."""
 
     def chunk(self, steps: int) -> Any:
-        """Returns the first steps, (steps or more, lanes, *shape), as they are pickled and `write_chunk` takes them."""
+        """Returns the first steps, (steps or more, lanes, *shape), as a chunk for pickling and `write_chunk`."""
 
     def write_chunk(self, rows: slice, chunk: Any) -> None:
         """Writes steps of such a chunk to as many rows."""
@@ -52,8 +52,8 @@ class Items(Protocol):
 
     def state_dict(self) -> Any: ...
 
-    def loading(self, state: Any) -> Callable[[], object]:
-        """Checks that a state is of such a field, and returns a function that takes it over."""
+    def prepare_load(self, state: Any) -> Callable[[], object]:
+        """Checks that a state is of such a field, and returns a function that loads it."""
 
 
 class Delivery:
@@ -64,20 +64,22 @@ class Delivery:
         self._is_gpu = device.type == "cuda"
 
     def empty(self, shape: tuple[int, ...], kind: Kind) -> Array | None:
-        """Returns memory of the host to decode into, if it matters which: pinned for a GPU."""
+        """Returns pinned memory to decode into if batches go to a GPU, else None for any memory."""
         if not self._is_gpu:
             return None
         memory = torch.empty(shape, dtype=torch.from_numpy(np.empty(0, kind.host_dtype)).dtype, pin_memory=True)
         return memory.numpy()
 
     def taken(self, items: torch.Tensor, at: torch.Tensor, kind: Kind) -> torch.Tensor:
-        """Returns rows of a tensor, those of the host in memory that batches before them were in."""
+        """Returns rows of a tensor; on the host, in memory that earlier batches have left."""
         if items.device.type != "cpu":
             return items.index_select(0, at)
         shape = (len(at), *kind.shape)
         memory = self.empty(shape, kind)
         out = batch_memory(shape, kind.host_dtype) if memory is None else memory
-        return torch.index_select(items, 0, at, out=from_host(out, kind.dtype))
+        taken = from_host(out, kind.dtype)
+        torch.index_select(as_bits(items), 0, at, out=as_bits(taken))  # torch does not take all dtypes by index
+        return taken
 
     def decoded(self, items: Array, kind: Kind) -> torch.Tensor:
         """Returns items that were decoded into such memory, as a tensor on the device."""
@@ -89,7 +91,7 @@ class Delivery:
 
 
 class DenseItems:
-    """Items as they are, in one tensor."""
+    """Uncompressed items, in one tensor."""
 
     def __init__(self, kind: Kind, rows: int, device: torch.device, delivery: Delivery) -> None:
         self.kind, self._delivery = kind, delivery
@@ -125,7 +127,7 @@ class DenseItems:
     def state_dict(self) -> torch.Tensor:
         return self._items.clone()
 
-    def loading(self, state: torch.Tensor) -> Callable[[], object]:
+    def prepare_load(self, state: torch.Tensor) -> Callable[[], object]:
         check_tensor(state, self._items, self.kind.name)
         return lambda: self._items.copy_(state)
 
@@ -139,7 +141,7 @@ class HostItems:
         self.use(ca.CompressedArray((rows, *kind.full), kind.host_dtype, item_ndim=len(kind.shape), **where))
 
     def use(self, array: ca.CompressedArray) -> None:
-        """Takes an array of the right shape for the items."""
+        """Keeps the items in this array from now on; it has the right shape."""
         self.array = array
         self.flat = array.reshape(array.shape[0] * self.kind.lanes, *self.kind.shape)
 
@@ -165,7 +167,7 @@ class HostItems:
 
     def clear(self) -> None:
         self.array.compact()
-        # On the same store, which knows the stream already.
+        # On the same store, which already knows this stream.
         shape, items = self.array.shape, len(self.kind.shape)
         self.use(ca.CompressedArray(shape, self.kind.host_dtype, item_ndim=items, store=self.array.store))
 
@@ -175,7 +177,7 @@ class HostItems:
     def state_dict(self) -> torch.Tensor:
         return as_bytes(self.array)
 
-    def loading(self, state: torch.Tensor) -> Callable[[], object]:
+    def prepare_load(self, state: torch.Tensor) -> Callable[[], object]:
         return partial(self.use, from_bytes(state, self.array, len(self.array)))
 
 
@@ -223,7 +225,7 @@ class DeviceItems:
     def state_dict(self) -> DeviceArray:
         return copy(self.array)
 
-    def loading(self, state: Any) -> Callable[[], object]:
+    def prepare_load(self, state: Any) -> Callable[[], object]:
         like = self.array
         if not isinstance(state, DeviceArray) or (state.shape, state.dtype) != (like.shape, like.dtype):
             raise BufferStateError(f"the state of {self.kind.name} is not of a buffer like this one")
@@ -238,7 +240,7 @@ def decoded(chunk: Any, kind: Kind) -> torch.Tensor:
 
 
 def check_tensor(state: Any, like: torch.Tensor, name: str) -> None:
-    """Refuses what is not a tensor like another one."""
+    """Refuses a state that is not a tensor with the shape and dtype of another one."""
     if not isinstance(state, torch.Tensor) or state.shape != like.shape or state.dtype != like.dtype:
         raise BufferStateError(
             f"the state of {name} is not of a buffer like this one, which has {like.dtype} of shape {tuple(like.shape)}"

@@ -1,6 +1,7 @@
-"""Where observations and next observations are kept together, so that what both show is there once.
+"""Where observations and next observations are kept together, so that what both contain is kept once.
 
-`Pair` is what a buffer asks of such a place. Those for compressed observations are here; `DensePair` is a module apart.
+`Pair` is what a buffer asks of such a place. Those for compressed observations are here, `DensePair` is in a module of
+its own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Pair(Protocol):
     def write(self, row: int, items: Any, others: Any) -> None: ...
 
     def chunk(self, steps: int) -> tuple[Any, Any]:
-        """Returns the first steps, (steps or more, lanes, *shape), as they are pickled and `write_chunk` takes them."""
+        """Returns the first steps, (steps or more, lanes, *shape), as a chunk for pickling and `write_chunk`."""
 
     def write_chunk(self, rows: slice, chunk: Any, others: Any) -> None:
         """Writes steps of such a chunk to as many rows."""
@@ -51,8 +52,8 @@ class Pair(Protocol):
 
     def state_dict(self) -> Any: ...
 
-    def loading(self, state: Any) -> Callable[[], object]:
-        """Checks that a state is of such a field, and returns a function that takes it over."""
+    def prepare_load(self, state: Any) -> Callable[[], object]:
+        """Checks that a state is of such a field, and returns a function that loads it."""
 
 
 class CompressedPair:
@@ -109,15 +110,16 @@ class HostPair(CompressedPair):
         return self._delivery.decoded(items, self.kind), self._delivery.decoded(after, self.kind)
 
     def state_dict(self) -> torch.Tensor:
-        return as_bytes(ca.concatenate([self.first.array, self.second.array]))  # in one file what is on one store
+        return as_bytes(ca.concatenate([self.first.array, self.second.array]))  # one file, as they are on one store
 
-    def loading(self, state: torch.Tensor) -> Callable[[], object]:
+    def prepare_load(self, state: torch.Tensor) -> Callable[[], object]:
         rows = len(self.first.array)
         return partial(self._take, from_bytes(state, self.first.array, 2 * rows), rows)
 
     def _take(self, both: ca.CompressedArray, rows: int) -> None:
         self.first.use(both[:rows].copy())
         self.second.use(both[rows:].copy())
+        self.second.array.store.note_another_array()  # as the constructor does; `copy` does not
 
 
 class DevicePair(CompressedPair):
@@ -147,13 +149,13 @@ class DevicePair(CompressedPair):
     def state_dict(self) -> Any:
         return {"first": self.first.state_dict(), "second": self.second.state_dict()}
 
-    def loading(self, state: Any) -> Callable[[], object]:
-        ready = self.first.loading(state["first"]), self.second.loading(state["second"])
+    def prepare_load(self, state: Any) -> Callable[[], object]:
+        ready = self.first.prepare_load(state["first"]), self.second.prepare_load(state["second"])
         return lambda: [take() for take in ready]
 
 
 def write_row_by_row(pair: Pair, rows: slice, chunk: Any, others: Any) -> None:
-    """Writes steps of a chunk row by row, as they would have come, so that what two steps share is found."""
+    """Writes the steps of a chunk one by one, as if they came so, for what two steps share to be found."""
     first, second = decoded(chunk, pair.kind), decoded(others, pair.kind)
     for row, items, after in zip(range(rows.start, rows.stop), first, second, strict=True):
         pair.write(row, items, after)

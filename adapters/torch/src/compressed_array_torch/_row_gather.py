@@ -8,15 +8,15 @@ import torch
 
 from compressed_array.sampling import Gather, Table
 
-# Rows up to this many bytes are copied in less time than torch takes to be asked for them.
+# Rows of up to this many bytes are copied in less time than a call to torch takes.
 SHORT = 1024
 Source = tuple[torch.Tensor, torch.Tensor | None]
 
 
 class RowGather:
-    """Tensors of rows, each with whole numbers of int32 or int64 that say which row is at a position, or without.
+    """Tensors of rows, each with or without a table, of int32 or int64, that says which row is at a position.
 
-    What `read` gives is what `index_select` would; None where that has to be asked.
+    `read` returns what `index_select` would, or None where `index_select` has to be called.
     """
 
     def __init__(self, size: int, sources: Sequence[Source]) -> None:
@@ -28,7 +28,7 @@ class RowGather:
         self._likes: tuple[tuple[int, ...], list[torch.Tensor]] = (-1,), []
 
     def read(self, positions: torch.Tensor) -> list[torch.Tensor] | None:
-        """Returns rows of each at the positions, which may have any number of axes."""
+        """Returns the rows of each tensor at these positions, which may have any number of axes."""
         is_here = positions.device.type == "cpu"
         if not self._is_covered or not is_here or positions.dtype is not torch.int64 or not positions.is_contiguous():
             return None
@@ -47,7 +47,7 @@ class RowGather:
         return taken if is_done else None
 
     def _like(self, positions: torch.Tensor) -> list[torch.Tensor] | None:
-        """Returns tensors of the shapes that are asked for, which take no memory as they are parts of others."""
+        """Returns tensors with the shapes of the result: views, which take no memory. None if the rows are too few."""
         count, shape = positions.numel(), positions.shape
         if any(len(rows) < count for rows, _ in self._sources):
             return None

@@ -1,4 +1,4 @@
-"""`Rows`: the small fields of all steps, kept as they are, each in a tensor of its own."""
+"""`Rows`: the small fields of all steps, uncompressed, each in a tensor of its own."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Rows:
     def state_dict(self) -> dict[str, Any]:
         return {name: field.clone() for name, field in self.fields.items()}
 
-    def loading(self, state: Mapping[str, torch.Tensor]) -> Callable[[], object]:
-        """Checks that a state is of such fields, and returns a function that takes it over."""
+    def prepare_load(self, state: Mapping[str, torch.Tensor]) -> Callable[[], object]:
+        """Checks that a state is of such fields, and returns a function that loads it."""
         for name, field in self.fields.items():
             check_tensor(state.get(name), field, name)
         return partial(self._take, state)

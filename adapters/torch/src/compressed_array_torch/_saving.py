@@ -1,4 +1,4 @@
-"""Compressed arrays as tensors of bytes, so that `torch.load` takes a state without trusting whoever saved it."""
+"""Compressed arrays as tensors of bytes, so that `torch.load` reads a state without having to trust its source."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from compressed_array_torch.errors import BufferStateError
 
 
 def as_bytes(array: ca.CompressedArray) -> torch.Tensor:
-    """Returns the file that an array is saved to."""
+    """Returns the bytes of the file that an array is saved to."""
     file = io.BytesIO()
     ca.save(file, array)
     return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
 
 
 def from_bytes(state: Any, like: ca.CompressedArray, rows: int) -> ca.CompressedArray:
-    """Returns the array of such a file, if it is of so many rows and else like another one."""
+    """Returns the array of such a file, if it has so many rows and is like another one otherwise, or raises."""
     if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8 or state.ndim != 1:
         raise BufferStateError("the state of a compressed field is the bytes of a saved array, and this is none")
     try:

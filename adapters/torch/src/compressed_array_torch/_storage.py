@@ -21,7 +21,7 @@ from compressed_array_torch.fields import OBSERVATIONS, SMALL, Codecs, Field, pa
 
 
 class Prepared(NamedTuple):
-    """A step as it is written: items of observations and large fields, next observations, and small fields."""
+    """A step in the form that is written: items of observations and large fields, next observations, small fields."""
 
     items: dict[str, Any]
     after: dict[str, Any]
@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
     """Some steps on their way to the storage of another process."""
 
     steps: int
-    parts: dict[str, Any]  # observations and large fields; of the former, with next observations, two of each
+    parts: dict[str, Any]  # observations, in pairs if there are next observations, and large fields
     small: dict[str, Array]  # small fields, with the items of all steps one after the other
 
 
@@ -47,8 +47,8 @@ class Storage:
 
     Args:
         rows: How many steps there is room for.
-        observations: What observations there are, by name.
-        fields: What all other fields are.
+        observations: The kinds of observations, by name.
+        fields: The kinds of all other fields.
         codecs: How each field is kept.
         defaults: The buffer's own fields, which say how they are kept if `codecs` does not.
         device: Where fields are kept.
@@ -71,8 +71,8 @@ class Storage:
         self.device, self._delivery, self._rows_count, self.is_paired = device, delivery, rows, is_paired
         self._observations, self.is_tree = observations, list(observations) != [OBSERVATIONS]
         self.lanes = next(iter(observations.values())).lanes
-        self._lock = BufferLock()  # of all that is moved by writing
-        self.chosen: dict[str, tuple[Kind, Any]] = {}  # the codecs of all that may have one
+        self._lock = BufferLock()  # held while items move, or are looked for
+        self.chosen: dict[str, tuple[Kind, Any]] = {}  # the kinds and codecs of all fields that may have a codec
         self.pairs: dict[str, Pair] = {}
         self.items: dict[str, Items] = {}
         for name, kind in observations.items():
@@ -113,14 +113,14 @@ class Storage:
         return DeviceItems(kind, rows, codec, self.device, delivery)
 
     def prepare(self, obs: Any, next_obs: Any, fields: Mapping[str, Any]) -> Prepared:
-        """Returns a step, checked and as it is written; raises StepError before anything has changed."""
-        keepers: Mapping[str, Any] = self.pairs if self.is_paired else self.items
+        """Returns a step, checked and in the form that is written; raises StepError before anything has changed."""
+        places: Mapping[str, Any] = self.pairs if self.is_paired else self.items
         parts = parts_of(obs, self._observations, "obs")
-        items = {name: keepers[name].prepare(part) for name, part in parts.items()}
+        items = {name: places[name].prepare(part) for name, part in parts.items()}
         after = {}
         if self.is_paired:
             parts = parts_of(next_obs, self._observations, "next_obs")
-            after = {name: keepers[name].prepare(part) for name, part in parts.items()}
+            after = {name: places[name].prepare(part) for name, part in parts.items()}
         small = {}
         for name, value in fields.items():
             if name in self._small:
@@ -149,7 +149,7 @@ class Storage:
 
     def chunk(self, steps: int) -> Chunk:
         """Returns the first steps, for `write_chunk` of a storage with the same fields."""
-        parts = {name: keeper.chunk(steps) for name, keeper in self._keepers.items()}
+        parts = {name: place.chunk(steps) for name, place in self._places.items()}
         return Chunk(steps, parts, self.rows.chunk(steps * self.lanes))
 
     def write_chunk(self, rows: slice, chunk: Chunk, first: int) -> None:
@@ -178,12 +178,13 @@ class Storage:
         if not self.is_tree:
             return self.pairs[OBSERVATIONS].read(positions, others)
         parts = {name: pair.read(positions, others) for name, pair in self.pairs.items()}
-        first, second = ({name: part[i] for name, part in parts.items()} for i in (0, 1))
-        return self._tree(first), self._tree(second)
+        observations = {name: first for name, (first, _) in parts.items()}
+        next_observations = {name: second for name, (_, second) in parts.items()}
+        return self._tree(observations), self._tree(next_observations)
 
     @cached_property
     def _row_gather(self) -> RowGather | None:
-        """Returns what reads all small parts of transitions at once, if observations are small and nothing moves."""
+        """Returns a reader of all small parts of transitions at once; None unless all is uncompressed, on the host."""
         pairs = [pair.sources for pair in self.pairs.values() if isinstance(pair, DensePair)]
         is_here = (self.device, self._delivery.device) == (CPU, CPU)
         if not is_here or len(pairs) < len(self.pairs) or not all(pairs):
@@ -194,18 +195,19 @@ class Storage:
     def transitions(
         self, positions: torch.Tensor, others: torch.Tensor | None = None, without: Sequence[str] = ()
     ) -> tuple[Any, Any, dict[str, torch.Tensor]]:
-        """Returns what `both` and `fields` do: observations, next observations and all other fields."""
+        """Returns what `both` and `fields` return: observations, next observations and all other fields."""
         parts = None
         if self._row_gather is not None and others is None and not without:
             with self._lock.held():
                 parts = self._row_gather.read(positions)
         if parts is None:
             return *self.both(positions, others), self.fields(positions, without)
-        count = 2 * len(self.pairs)
-        first, second = (dict(zip(self.pairs, parts[i:count:2], strict=True)) for i in (0, 1))
-        fields = dict(zip(self.rows.fields, parts[count:], strict=True))
+        of_pairs, of_rows = parts[: 2 * len(self.pairs)], parts[2 * len(self.pairs) :]  # in the order of the sources
+        observations = dict(zip(self.pairs, of_pairs[0::2], strict=True))
+        next_observations = dict(zip(self.pairs, of_pairs[1::2], strict=True))
+        fields = dict(zip(self.rows.fields, of_rows, strict=True))
         fields |= {name: items.read(positions) for name, items in self.items.items()}
-        return self._tree(first), self._tree(second), fields
+        return self._tree(observations), self._tree(next_observations), fields
 
     def fields(self, positions: torch.Tensor, without: Sequence[str] = ()) -> dict[str, torch.Tensor]:
         """Returns all other fields at these positions."""
@@ -235,32 +237,33 @@ class Storage:
         return self._small[name] if name in self._small else self.items[name].kind
 
     @property
-    def _keepers(self) -> dict[str, Pair | Items]:
+    def _places(self) -> dict[str, Pair | Items]:
         return {**self.pairs, **self.items}
 
     def _tree(self, parts: dict[str, torch.Tensor]) -> Any:
         return tree_of(parts, OBSERVATIONS)
 
     def clear(self) -> None:
-        for keeper in self._keepers.values():
-            keeper.clear()
+        for place in self._places.values():
+            place.clear()
 
     def usage(self, steps: int, capacity: int) -> MemoryUsage:
-        """Returns what is held in so many steps."""
-        keys = {name: keeper.usage(steps) for name, keeper in self._keepers.items()}
+        """Returns how much memory so many steps take."""
+        keys = {name: place.usage(steps) for name, place in self._places.items()}
         return MemoryUsage(steps * self.lanes, capacity * self.lanes, keys, self.rows.nbytes)
 
     def state_dict(self) -> dict[str, Any]:
-        items = {name: keeper.state_dict() for name, keeper in self._keepers.items()}
+        items = {name: place.state_dict() for name, place in self._places.items()}
         return {"rows": self.rows.state_dict(), "items": items}
 
-    def loading(self, state: Mapping[str, Any]) -> Callable[[], object]:
-        """Checks a state, and returns a function that takes it over."""
-        keepers, items = self._keepers, state["items"]
-        if items.keys() != keepers.keys():
+    def prepare_load(self, state: Mapping[str, Any]) -> Callable[[], object]:
+        """Checks a state, and returns a function that loads it."""
+        places, items = self._places, state["items"]
+        if items.keys() != places.keys():
             raise BufferStateError(
-                f"in this state {sorted(items)} are large or compressed, and here {sorted(keepers)}: give the buffer "
+                f"in this state {sorted(items)} are large or compressed, and here {sorted(places)}: give the buffer "
                 "the fields and codecs that the saved one had"
             )
-        ready = [self.rows.loading(state["rows"]), *(keeper.loading(items[name]) for name, keeper in keepers.items())]
+        ready = [self.rows.prepare_load(state["rows"])]
+        ready += [place.prepare_load(items[name]) for name, place in places.items()]
         return lambda: [take() for take in ready]

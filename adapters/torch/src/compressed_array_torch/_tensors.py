@@ -1,4 +1,4 @@
-"""Values on their way in and out: numpy's and torch's dtypes, and memory that both look at."""
+"""Values on their way in and out: numpy's and torch's dtypes, and memory that both share."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from compressed_array.errors import LossyWriteError
+from compressed_array.torch import cast_exactly
 from compressed_array_torch.errors import StepError
 
 Array = npt.NDArray[Any]
-# What elements that numpy has no dtype for are taken for on the host: bfloat16, float8.
+# Integers that stand on the host for elements that numpy has no dtype for: bfloat16, float8.
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def torch_dtype(dtype: Any) -> torch.dtype:
-    """Returns a dtype of torch, from that, one of numpy or its name."""
+    """Returns a dtype of torch, given that, one of numpy, or the name of one of numpy."""
     if isinstance(dtype, torch.dtype):
         return dtype
     return torch.from_numpy(np.empty(0, dtype)).dtype
@@ -54,9 +56,9 @@ def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> t
 
 
 def as_bits(items: torch.Tensor) -> torch.Tensor:
-    """Returns items as integers on their own memory, which torch compares, and puts to indices, whatever their dtype.
+    """Returns items as integers on the same memory, which torch can compare and assign by index for every dtype.
 
-    What is compared is what is stored: NaN equals itself, and -0.0 not 0.0.
+    Compared are the bits that are stored: NaN equals itself, and -0.0 does not equal 0.0.
     """
     if items.is_complex():
         items = torch.view_as_real(items)
@@ -64,7 +66,7 @@ def as_bits(items: torch.Tensor) -> torch.Tensor:
 
 
 def as_tensor(value: Any) -> torch.Tensor:
-    """Returns a value as a tensor that is only read from."""
+    """Returns a value as a tensor, only to be read from."""
     if isinstance(value, torch.Tensor):
         return value.detach() if value.requires_grad or type(value) is not torch.Tensor else value
     try:
@@ -73,7 +75,9 @@ def as_tensor(value: Any) -> torch.Tensor:
         raise StepError(f"a value is a tensor, an array or numbers: {error}") from error
     if array.dtype.kind not in "biufc":
         raise StepError(f"a value is a tensor, an array or numbers, and this one is of {array.dtype}")
-    # torch takes no memory that runs backwards, and warns of what must not be written to.
+    if array.dtype.char == "Q":
+        array = array.view(np.uint64)  # the same to numpy, which has two types of this size, and not to torch
+    # torch refuses memory that runs backwards or has swapped bytes, and warns of memory that is read-only.
     if any(step < 0 for step in array.strides) or not array.flags.writeable or not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="), order="C")
     return torch.from_numpy(array)
@@ -86,7 +90,7 @@ class Kind:
         self.name, self.shape, self.dtype, self.lanes = name, shape, dtype, lanes
         self.full = (lanes, *shape)
         self.host_dtype = host_dtype(dtype)
-        # Or it only lends its bits to one that numpy does not have.
+        # Otherwise the host's dtype only stands for one that numpy does not have.
         self._is_of_numpy = torch_dtype(self.host_dtype) is dtype
 
     @property
@@ -107,7 +111,7 @@ class Kind:
         return as_host(self.tensor(value))
 
     def _fitting(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the full shape, if a value of this one is meant for it."""
+        """Returns the full shape, if a value of this shape can only be meant for it; raises `StepError` otherwise."""
         is_one = self.lanes == 1 and shape == self.shape
         if is_one or (not self.shape and shape == (self.lanes, 1)):
             return self.full
@@ -117,15 +121,10 @@ class Kind:
         )
 
     def cast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns values in the dtype of this kind: floats are rounded, anything else has to come through as it is."""
+        """Returns values in the dtype of this kind, unchanged or rounded to a shorter float, or raises `StepError`."""
         if tensor.dtype is self.dtype:
             return tensor
-        cast = tensor.to(self.dtype)
-        if tensor.is_floating_point() and (self.dtype.is_floating_point or self.dtype.is_complex):
-            return cast
-        if not torch.equal(cast.to(tensor.dtype), tensor):
-            raise StepError(
-                f"{self.name} has values of {tensor.dtype} that {self.dtype} does not hold; give the field a dtype "
-                "that does"
-            )
-        return cast
+        try:
+            return cast_exactly(tensor, self.dtype)
+        except LossyWriteError as error:
+            raise StepError(f"{self.name}: {error}") from error

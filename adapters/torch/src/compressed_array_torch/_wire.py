@@ -1,4 +1,4 @@
-"""Messages from other processes: each sender has a connection of its own, so that one that is killed tears no other's.
+"""Messages from other processes: each sender has a connection of its own, so killing one tears no other's messages.
 
 A sender says who it is once, without waiting for an answer, and then sends messages with their sizes in front. A thread
 of the receiver takes them in: a signal's handler, which only the main thread runs, cannot come between what was read
@@ -26,15 +26,15 @@ from typing import NamedTuple
 
 SIZE = struct.Struct("<Q")
 HELLO = struct.Struct("<32s16sq")  # the secret, the sender's name, its process
-READ, MOST_READ = 1 << 18, 1 << 22  # bytes at a time, and in one turn of a sender: more than are ever under way
-# Of messages that nobody has asked for yet: bytes, and how many. Senders wait once there are more.
+READ, MOST_READ = 1 << 18, 1 << 22  # bytes at a time, and before another sender's turn: more than are ever in transit
+# Of messages that were not taken out yet: bytes, and how many. Senders wait once there are more.
 MOST_WAITING, MOST_MESSAGES = 1 << 26, 256
-MOST_COMING = 128  # who want a connection at once
-LONGEST_ADDRESS = 100  # what all systems take
+MOST_COMING = 128  # backlog of pending connections
+LONGEST_ADDRESS = 100  # which all systems allow
 
 
 class Address(NamedTuple):
-    """Where a receiver is found, and the secret that lets it believe a sender."""
+    """Where a receiver is found, and the secret by which it trusts a sender."""
 
     path: str
     secret: bytes
@@ -45,7 +45,7 @@ class Event(Enum):
 
     BEGAN = "began"  # it has a connection
     SENT = "sent"  # it has sent something
-    ENDED = "ended"  # its connection is no more
+    ENDED = "ended"  # its connection is closed
 
 
 class Message(NamedTuple):
@@ -74,16 +74,16 @@ class Sender:
         self._socket: socket.socket | None = None
 
     def send(self, data: bytes) -> None:
-        """Sends a message whole; raises OSError if nobody takes it.
+        """Sends a message whole; raises OSError if the receiver is gone.
 
-        If an interrupt ends this, the message may be there or not: send the same again, which has to be recognised.
+        After an interrupt, the message may have come or not: send it again, which the other side has to recognise.
         """
         connection = self.connect()
         try:
             connection.sendall(SIZE.pack(len(data)))
             connection.sendall(data)
         except BaseException:
-            self.close()  # a part of the message may be there, behind which nothing could be told apart
+            self.close()  # a part may have come, behind which no message could be told from the next
             raise
 
     def close(self) -> None:
@@ -123,16 +123,16 @@ class Receiver:
 
     @property
     def messages(self) -> deque[Message]:
-        """Returns what has come, in order for each sender. Whoever takes one out calls `let_in`."""
+        """Returns what has come, in order for each sender. After taking a message out, call `let_in`."""
         return self._state.messages
 
     def let_in(self) -> None:
-        """Lets more messages come in the place of those that were taken out."""
+        """Lets more messages come in, now that some were taken out."""
         with self._state.changed:
             self._state.changed.notify_all()
 
     def ask(self) -> int:
-        """Asks for all that was sent so far, and returns the number by which `is_answered` says whether it is here."""
+        """Asks for all that was sent so far, and returns a number for `is_answered`, which tells whether it is here."""
         state = self._state
         with state.changed:
             state.asked += 1
@@ -140,7 +140,7 @@ class Receiver:
             return state.asked
 
     def is_answered(self, number: int) -> bool:
-        """Waits until all that was asked for is among the messages, or no more are let in before some are taken out."""
+        """Waits until all that was asked for is here, or no more fits in; returns whether all is here."""
         state = self._state
         with state.changed:
             state.changed.wait_for(lambda: state.answered >= number or state.is_full or state.is_over)
@@ -153,13 +153,13 @@ class Receiver:
             return bool(self.messages)
 
     def close(self) -> None:
-        """Takes in no more messages. Senders are told so when they next send."""
+        """Takes in no more messages. Senders get an error when they next send."""
         self._end()
         self._thread.join()
 
 
 class Receiving:
-    """What the thread of a receiver works on. It does not know the receiver, so that it ends when nobody else does."""
+    """What the thread of a receiver works on. It does not refer to the receiver, which else would never be freed."""
 
     def __init__(self, address: Address) -> None:
         self.messages: deque[Message] = deque()
@@ -180,13 +180,13 @@ class Receiving:
 
     @property
     def is_full(self) -> bool:
-        # Counted anew each time: an interrupt could come between taking a message out and saying so.
+        # Counted each time: an interrupt could come between taking a message out and updating a count.
         messages = tuple(self.messages)
         return len(messages) > MOST_MESSAGES or sum(len(message.data) for message in messages) > MOST_WAITING
 
     def wake(self) -> None:
         """Wakes the thread up."""
-        with suppress(OSError):  # it will look anyway, or never again
+        with suppress(OSError):  # it is about to look anyway, or has ended
             self._wakes.send(b"\0")
 
     def run(self) -> None:
@@ -212,7 +212,7 @@ class Receiving:
             end.close()
 
     def _accept(self) -> None:
-        """Takes in all who have come, and what they have sent already."""
+        """Accepts all connections that are waiting, and reads what was sent over them."""
         for _ in range(MOST_COMING):
             try:
                 accepted, _ = self._listener.accept()
@@ -255,7 +255,7 @@ class Receiving:
                 self._put(Message(Event.ENDED, *connection.hello))
 
     def _said_hello(self, connection: Connection) -> bool:
-        """Whether a connection has told the secret, or may still do so. Before, nothing of it is believed."""
+        """Whether a connection has sent the secret, or may still do so. Before that, nothing from it is taken in."""
         if connection.hello is None and len(connection.unread) >= HELLO.size:
             secret, name, process = HELLO.unpack_from(connection.unread)
             if not hmac.compare_digest(secret, self._secret):
@@ -283,7 +283,7 @@ def _end(state: Receiving, directory: str, process: int) -> None:
 
 
 def _after_fork() -> None:
-    """Closes a child's copies: while they are open, nobody can tell that the process they belong to has ended."""
+    """Closes a child's copies of sockets: while they are open, senders cannot see that the receiver has ended."""
     for state in list(_receiving):
         state.close_all()
 

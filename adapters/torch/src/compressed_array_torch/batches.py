@@ -24,7 +24,12 @@ class Batch:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
-        """Returns this batch on another device."""
+        """Returns this batch on another device.
+
+        Args:
+            device: Where it is to be.
+            non_blocking: Whether the host goes on before all is there, which needs memory that is pinned.
+        """
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
@@ -64,7 +69,7 @@ class ReplayBatch(Batch):
 
 @dataclass
 class PrioritizedReplayBatch(ReplayBatch):
-    """Transitions with what corrects for having drawn them more often than others, and numbers to name them by.
+    """Transitions with weights, which correct for their different probabilities, and indices, which name them.
 
     The transition of environment `e` in the step `s` that was added, from 0 on, has the index `s * num_envs + e`. No
     index is used again, but `reset` may leave some out.
@@ -79,7 +84,7 @@ class SequenceBatch(Batch):
     """Windows of steps, (batch, length, ...) each, with the burn-in first.
 
     Where `is_valid` is False, behind the end of an episode, there is no step and all is zero. `learning_mask` is also
-    False in the burn-in; for what an episode begins with, of which no state has to catch up, it is
+    False in the burn-in. A window that begins with an episode needs no burn-in: to learn from all of it, take
     `learning_mask | is_valid & is_first[:, :1]`. `last_observations`, (batch, ...), come after the last valid step of
     each window. `indices` name steps as those of `PrioritizedReplayBatch` do, and are -1 where there is none.
     """

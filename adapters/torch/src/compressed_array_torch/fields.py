@@ -14,8 +14,8 @@ from compressed_array_torch.errors import BufferOptionError, StepError
 
 __all__ = ["Field"]
 
-# `auto` leaves items of up to this many bytes as they are: there is little to be gained, and time to be lost. Fields
-# that are kept as they are, and are no larger, are in `Rows`.
+# `auto` leaves items of up to this many bytes uncompressed, since compressing them would gain little and take time.
+# Fields that are kept uncompressed, and are no larger, are in `Rows`.
 SMALL = 256
 OBSERVATIONS = "observations"
 
@@ -34,7 +34,7 @@ class Field:
 
 
 def leaves(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Yields the parts of a tree of mappings, each with the names on the way there, joined by dots."""
+    """Yields the parts of a tree of mappings, each with the names on the path to it, joined by dots."""
     if isinstance(tree, Mapping):
         for key, part in tree.items():
             if not isinstance(key, str) or "." in key:
@@ -50,9 +50,9 @@ def tree_of(parts: Mapping[str, Any], name: str) -> Any:
         return parts[name]
     tree: dict[str, Any] = {}
     for path, part in parts.items():
-        *way, last = path.removeprefix(f"{name}.").split(".")
+        *parents, last = path.removeprefix(f"{name}.").split(".")
         branch = tree
-        for key in way:
+        for key in parents:
             branch = branch.setdefault(key, {})
         branch[last] = part
     return tree
@@ -90,7 +90,7 @@ def parts_of(value: Any, kinds: Mapping[str, Kind], called: str) -> dict[str, An
 
 
 class Codecs:
-    """Which codec each field is kept with: a word for all observations, or a mapping of names to words."""
+    """Which codec each field is kept with, from one for all observations, or from a mapping of names to codecs."""
 
     def __init__(self, codec: Any, names: list[str]) -> None:
         self._codec, self.names = dict(codec) if isinstance(codec, Mapping) else codec, frozenset(names)
@@ -104,7 +104,7 @@ class Codecs:
                 ca.get_codec(chosen)
 
     def of(self, kind: Kind, otherwise: Any = "auto") -> Any:
-        """Returns the codec of one field, or None if it is kept as it is."""
+        """Returns the codec of one field, or None if it is kept uncompressed."""
         chosen = otherwise
         if isinstance(self._codec, dict):
             chosen = next((self._codec[name] for name in _aliases(kind.name) if name in self._codec), otherwise)

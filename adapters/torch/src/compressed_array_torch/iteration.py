@@ -30,9 +30,14 @@ class Prefetcher(Iterator[Any]):
     """The batches that `buffer.get(batch_size)` would give, one after the other, decoded ahead by a thread.
 
     Random numbers are drawn by the caller, in the order of the batches. What they pick is looked up again when a batch
-    is handed out, and decoded anew if steps that were added meanwhile would have changed it: batches are the same with
-    and without this. A buffer that is not full yet changes with each step, so this helps where several batches are
+    is handed out, and decoded again if steps that were added meanwhile have changed it: batches are the same with and
+    without this. A buffer that is not full yet changes with each step, so this helps where several batches are
     drawn between steps, or once it is full.
+
+    Args:
+        buffer: The buffer that draws the batches.
+        batch_size: How many transitions, or windows, a batch has.
+        ahead: How many batches are decoded ahead.
     """
 
     def __init__(self, buffer: Any, batch_size: int, ahead: int) -> None:
@@ -88,19 +93,25 @@ class Prefetcher(Iterator[Any]):
 
 
 def work(buffer: Any, jobs: SimpleQueue[Job | None]) -> None:
-    """Decodes batches until there is None. Not a method: a thread that knew the prefetcher would keep it for ever."""
+    """Decodes batches until it gets None. Not a method: a thread that refers to the prefetcher keeps it for ever."""
     while (job := jobs.get()) is not None:
         try:
             job.batch = buffer._batch(job.drawn)
         except Exception:
-            job.batch = None  # whoever asks for it decodes it, and sees what is wrong
+            job.batch = None  # `__next__` decodes it then, and raises in the caller's thread
         finally:
             job.is_over.set()
         del job
 
 
 class BufferDataset(IterableDataset[Any]):
-    """Batches of a buffer for a `DataLoader(dataset, batch_size=None)`, without end if their number is not given."""
+    """Batches of a buffer for a `DataLoader(dataset, batch_size=None)`.
+
+    Args:
+        buffer: The buffer that draws the batches.
+        batch_size: How many transitions a batch has.
+        batches: How many batches there are; without end by default.
+    """
 
     def __init__(self, buffer: Any, batch_size: int, batches: int | None = None) -> None:
         self._buffer, self._batch_size, self._batches = buffer, batch_size, batches

@@ -30,14 +30,24 @@ STRATA = 2**53  # as many as a float tells apart
 class PrioritizedReplayBuffer(ReplayBuffer):
     """A replay buffer that draws a transition with probability p^alpha, where p is what `update_priorities` was told.
 
-    New transitions have the largest priority there was so far. Priorities are kept by the host. It takes all arguments
-    of `ReplayBuffer`, and:
+    New transitions have the largest priority there was so far. Priorities are kept by the host.
+
+    It takes all arguments of `ReplayBuffer`, and:
 
     Args:
         alpha: How much priorities count: 0 for not at all.
-        beta: How much `weights` correct for it: 1 for wholly; a function of how many batches were drawn to have it
-            change over time.
+        beta: How much `weights` correct for it: 1 for wholly; to change it over time, a function of how many batches
+            were drawn.
         epsilon: What is added to each error, so that none is zero.
+
+    >>> import torch
+    >>> buffer = PrioritizedReplayBuffer(1000, num_envs=2, obs_shape=(3,), action_shape=())
+    >>> no, obs = torch.zeros(2, dtype=torch.bool), torch.ones(2, 3)
+    >>> buffer.add(obs, torch.zeros(2), torch.zeros(2), terminated=no, next_obs=obs)
+    >>> batch = buffer.get(batch_size=16)
+    >>> buffer.update_priorities(batch.indices, td_errors=batch.weights - 0.5)
+    >>> batch.observations.shape, batch.weights.shape
+    (torch.Size([16, 3]), torch.Size([16]))
     """
 
     def __init__(
@@ -83,20 +93,22 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         )
         self.alpha, self.beta, self.epsilon = alpha, beta, epsilon
         self._tree = PriorityTree(self._ring.size)
-        self._largest = 1.0  # priority there was so far, to the power of alpha
+        self._largest = 1.0  # of all priorities so far, to the power of alpha
         self._drawn = 0  # batches
 
     @property
     def priorities(self) -> PriorityTree:
-        """Returns what transitions are drawn in proportion to, by position."""
+        """Returns the priorities by which transitions are drawn, by position."""
         return self._tree
 
     def get(self, batch_size: int, beta: float | None = None) -> PrioritizedReplayBatch:
         """Returns transitions drawn by priority, one out of each of `batch_size` equal parts of them, with weights.
 
+        They are in the order of their rows: shuffle a batch before you cut it into smaller ones.
+
         Args:
             batch_size: How many.
-            beta: What counts in the place of the buffer's own `beta`.
+            beta: What to use instead of the buffer's own `beta`.
         """
         with self._lock.held():
             uniforms = self._words(batch_size).cpu().numpy() % STRATA / STRATA
@@ -114,11 +126,21 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             )
 
     def sample(self, batch_size: int, beta: float | None = None) -> PrioritizedReplayBatch:
-        """Returns what `get` does."""
+        """Returns what `get` returns.
+
+        Args:
+            batch_size: How many transitions.
+            beta: What to use instead of the buffer's own `beta`.
+        """
         return self.get(batch_size, beta)
 
     def prefetch(self, batch_size: int, ahead: int = 2) -> Prefetcher:
-        """Raises: what is drawn depends on priorities that are not known yet."""
+        """Raises `BufferOptionError`: what is drawn depends on priorities that are not known yet.
+
+        Args:
+            batch_size: How many transitions a batch would have.
+            ahead: How many batches would be decoded ahead.
+        """
         raise BufferOptionError(
             "batches by priority cannot be drawn ahead: the priorities they depend on are not known yet"
         )
@@ -129,7 +151,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Transitions that were written over meanwhile are left out.
 
         Args:
-            indices: What `indices` of the batch says.
+            indices: The `indices` of the batch.
             td_errors: An error for each; their signs do not matter.
         """
         numbers = as_host(as_tensor(indices)).reshape(-1)
@@ -145,7 +167,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             self._largest = max(self._largest, float(priorities.max(initial=0.0)))
 
     def memory_usage(self) -> MemoryUsage:
-        """Returns what is held now, and what a buffer that compresses nothing would hold."""
+        """Returns how much memory is held now, and how much a buffer that compresses nothing would hold."""
         usage = super().memory_usage()
         return replace(usage, rest=usage.rest + self._tree.nbytes)
 
@@ -169,20 +191,20 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._tree.update(self._places(first, len(ended)), self._largest)
 
     def _draw_none_of(self, steps: int) -> None:
-        """Draws nothing that the next steps are written over: should that fail, it is neither the one nor the other."""
+        """Gives rows about to be overwritten priority 0, so that a failed write leaves no half-written step to draw."""
         if len(self._ring) + steps > self._ring.capacity:
             self._tree.update(self._places(self._ring.steps, steps), 0.0)
 
     def _places(self, first: int, steps: int) -> Any:
-        """Returns where the transitions of these steps are."""
+        """Returns the positions of the transitions of these steps."""
         return self._ring.positions(np.arange(first * self.num_envs, (first + steps) * self.num_envs))
 
     def _state(self) -> dict[str, Any]:
         priorities = torch.from_numpy(self._tree[np.arange(self._tree.capacity)])
         return super()._state() | {"priorities": priorities, "largest": self._largest, "drawn": self._drawn}
 
-    def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
-        ready = super()._loading(state)
+    def _prepare_load(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
+        ready = super()._prepare_load(state)
         priorities = state.get("priorities")
         if not isinstance(priorities, torch.Tensor) or priorities.shape != (self._tree.capacity,):
             raise BufferStateError(f"the state has no priorities of {self._tree.capacity} transitions")

@@ -1,4 +1,4 @@
-"""`ReplayBuffer`: transitions, drawn one as likely as any other."""
+"""`ReplayBuffer`: transitions, each as likely to be drawn as any other."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from compressed_array.sampling import n_step as n_step_returns
 from compressed_array_torch._base import BaseBuffer, ResetStrategy
 from compressed_array_torch._storage import Chunk
+from compressed_array_torch._tensors import as_host
 from compressed_array_torch.batches import ReplayBatch
 from compressed_array_torch.errors import BufferOptionError, StepError
 from compressed_array_torch.fields import Field
@@ -28,7 +29,7 @@ ORDERS = (
 
 
 class Drawn(NamedTuple):
-    """What random numbers have picked, and what the buffer was then."""
+    """What random numbers have picked, and the state of the buffer at that time."""
 
     positions: torch.Tensor
     numbers: torch.Tensor
@@ -39,11 +40,24 @@ class Drawn(NamedTuple):
 class ReplayBuffer(BaseBuffer):
     """Keeps the last `buffer_size` steps of `num_envs` environments, and draws transitions from them.
 
-    It takes all arguments of `BaseBuffer`, and:
-
     Args:
+        buffer_size: How many steps are kept, in each of which all environments act once.
+        num_envs: How many environments there are.
+        obs_shape: The shape of one observation; a mapping of names to shapes, nested or not, for several.
+        action_shape: The shape of one action.
+        stats_tracker: The tracker that is told of each step, if any.
+        obs_dtype: The dtype of observations, one for all or a mapping like `obs_shape`.
+        action_dtype: The dtype of actions.
+        device: Where batches go.
+        store_device: Where steps are kept; by default on the host.
+        reset_strategy: What becomes of a full buffer when another step comes.
+        codec: How observations are kept: None uncompressed, "auto" by what is best for them, or a codec of
+            `compressed_array` such as "delta", "delta-zstd" or "zstd-3"; a mapping has one for each field by name, with
+            dots between the names of nested observations.
+        fields: What else is kept of each step: an argument of `add`, and an attribute of batches.
         n_step: Over how many steps returns go; batches then have `discounts`.
         gamma: By what a reward is discounted for each step that it comes later, in such returns.
+        generator: The generator to draw with; by default torch's own.
 
     >>> import torch
     >>> buffer = ReplayBuffer(1000, num_envs=2, obs_shape=(3,), action_shape=())
@@ -116,11 +130,11 @@ class ReplayBuffer(BaseBuffer):
         Args:
             obs: What the environments showed.
             action: What was done.
-            reward: What came of it.
+            reward: The rewards for it.
             next_obs: What they showed next, the last observation of an episode where one has ended.
             terminated: Which episodes ended by the rules of the environment.
             truncated: Which were cut off by a limit of time, say: values behind them count.
-            done: In the place of `terminated`, which episodes ended for one reason or the other.
+            done: Instead of `terminated`, which episodes ended for one reason or the other.
             infos: Metrics for the tracker.
             done_reasons: Why episodes ended, for the tracker.
             fields: The buffer's own fields, by name.
@@ -156,7 +170,11 @@ class ReplayBuffer(BaseBuffer):
             return ReplayBatch(**self._parts(self._ring.draw(self._words(batch_size))))
 
     def sample(self, batch_size: int) -> ReplayBatch:
-        """Returns what `get` does."""
+        """Returns what `get` returns.
+
+        Args:
+            batch_size: How many transitions.
+        """
         return self.get(batch_size)
 
     def prefetch(self, batch_size: int, ahead: int = 2) -> Prefetcher:
@@ -173,7 +191,7 @@ class ReplayBuffer(BaseBuffer):
 
         Args:
             batch_size: How many transitions a batch has.
-            batches: How many batches there are; without end if nothing is said.
+            batches: How many batches there are; without end by default.
         """
         return BufferDataset(self, batch_size, batches)
 
@@ -184,7 +202,7 @@ class ReplayBuffer(BaseBuffer):
 
     def _is_unchanged(self, then: Drawn, now: Drawn) -> bool:
         """Whether a batch that was drawn then is still the one that is drawn now."""
-        # What n-step returns go over has to have been there already, up to the last step.
+        # All the steps that n-step returns go over must have been there already.
         newest = (then.steps - (self.n_step or 1) + 1) * self.num_envs
         is_same = then.changes == now.changes and torch.equal(then.numbers, now.numbers)
         return is_same and (then.steps == now.steps or bool((then.numbers < newest).all()))
@@ -209,7 +227,7 @@ class ReplayBuffer(BaseBuffer):
         }
 
     def _returns(self, positions: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Returns where the last steps are that n-step returns go over, and what those come to."""
+        """Returns the positions of the last steps that n-step returns go over, and the fields of batches with these."""
         numbers = self._ring.number_at(positions.reshape(-1))
         steps = self._ring.following(numbers, self._offsets)
         is_held = steps < self._ring.steps * self.num_envs
@@ -229,11 +247,17 @@ class ReplayBuffer(BaseBuffer):
         return last.reshape(positions.shape), parts
 
     def _is_cut(self, positions: torch.Tensor) -> torch.Tensor:
-        """Whether the row after is not what came next, though no episode has ended."""
+        """Whether the next row does not continue these steps, although no episode has ended."""
         return torch.zeros_like(positions, dtype=torch.bool)
 
+    def _chunk(self) -> tuple[Chunk, Mask]:
+        """Returns the first steps, all of a buffer that has not gone round, and in which of them episodes ended."""
+        steps, small = len(self), self._storage.rows.fields
+        ended = as_host(small["terminated"] | small["truncated"])[: steps * self.num_envs]
+        return self._storage.chunk(steps), ended.reshape(steps, self.num_envs)
+
     def _write_chunk(self, chunk: Chunk) -> None:
-        """Writes steps that come together to the next rows, and counts none of them yet."""
+        """Writes the steps of a chunk to the next rows, and counts none of them yet."""
         self._ring.make_room(chunk.steps)
         first = 0
         for rows in self._ring.next_rows(chunk.steps):
@@ -248,5 +272,5 @@ class ReplayBuffer(BaseBuffer):
 def _shape(value: Any) -> tuple[int, ...] | None:
     """Returns the shape of a value that is not a tree."""
     if isinstance(value, torch.Tensor):
-        return tuple(value.shape)  # numpy would make an array of it
+        return tuple(value.shape)  # numpy would convert it first
     return None if isinstance(value, Mapping) else tuple(np.shape(value))

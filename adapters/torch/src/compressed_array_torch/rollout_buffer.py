@@ -1,4 +1,4 @@
-"""`RolloutBuffer`: the steps that one policy has taken, with what they were worth."""
+"""`RolloutBuffer`: the steps that one policy has taken, with their returns and advantages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,22 @@ __all__ = ["RolloutBuffer", "explained_variance"]
 class RolloutBuffer(BaseBuffer):
     """Keeps `buffer_size` steps of `num_envs` environments, and hands all of them out in batches, epoch after epoch.
 
-    Advantages are generalized advantage estimates. It takes all arguments of `BaseBuffer`, and:
+    Advantages are generalized advantage estimates.
+
+    It takes all arguments of `BaseBuffer`, and:
 
     Args:
         gamma: By what a reward is discounted for each step that it comes later.
         gae_lambda: How far advantages look ahead: 0 for one step, 1 for all of the episode.
+
+    >>> import torch
+    >>> buffer = RolloutBuffer(8, num_envs=2, obs_shape=(3,), action_shape=())
+    >>> no, zeros = torch.zeros(2, dtype=torch.bool), torch.zeros(2)
+    >>> while not buffer.full:
+    ...     buffer.add(torch.ones(2, 3), zeros, reward=zeros, terminated=no, value=zeros, log_prob=zeros)
+    >>> buffer.compute_returns_and_advantages(last_values=zeros)
+    >>> [batch.observations.shape[0] for batch in buffer.get(batch_size=6)]
+    [6, 6, 4]
     """
 
     def __init__(
@@ -90,9 +101,9 @@ class RolloutBuffer(BaseBuffer):
         Args:
             obs: What the environments showed.
             action: What was done.
-            reward: What came of it.
+            reward: The rewards for it.
             terminated: Which episodes ended with this step by the rules of the environment.
-            done: In the place of `terminated`, which episodes ended for one reason or the other.
+            done: Instead of `terminated`, which episodes ended for one reason or the other.
             value: What the policy held `obs` to be worth.
             log_prob: How likely the policy was to take the action, as a logarithm.
             truncated: Which episodes were cut off with this step, by a limit of time, say.
@@ -129,10 +140,10 @@ class RolloutBuffer(BaseBuffer):
             self._is_computed = False
 
     def compute_returns_and_advantages(self, last_values: Any, last_dones: Any = None) -> None:
-        """Computes what steps were worth, once all of a rollout is there.
+        """Computes returns and advantages, once all of a rollout is there.
 
-        An advantage stops with the step that ends an episode: behind a termination nothing is worth anything, behind a
-        truncation the `final_value` counts.
+        No advantage goes beyond the step that ends an episode. The value behind a termination is 0, that behind a
+        truncation is `final_value`.
 
         Args:
             last_values: The values of the observations after the last step.
@@ -167,8 +178,8 @@ class RolloutBuffer(BaseBuffer):
         """Returns an iterator over all steps, once each, in batches of which the last may be smaller.
 
         Args:
-            batch_size: How many steps a batch has; all of them if nothing is said.
-            shuffle: Whether steps come in any order, and not in that of time.
+            batch_size: How many steps a batch has; all of them by default.
+            shuffle: Whether steps come in random order, instead of in that of time.
         """
         if not self._ring.count:
             raise NothingToSampleError
@@ -197,16 +208,24 @@ class RolloutBuffer(BaseBuffer):
             yield RolloutBatch(observations=self._storage.observations(positions), extras=extras, **own)
 
     def normalize_advantages(self, epsilon: float = 1e-8) -> None:
-        """Gives the advantages of all steps a mean of 0 and a standard deviation of 1."""
+        """Gives the advantages of all steps a mean of 0 and a standard deviation of 1.
+
+        Args:
+            epsilon: What is added to the standard deviation that they are divided by, so that it is not zero.
+        """
         self._normalize("advantages", epsilon)
 
     def normalize_returns(self, epsilon: float = 1e-8) -> None:
-        """Gives the returns of all steps a mean of 0 and a standard deviation of 1."""
+        """Gives the returns of all steps a mean of 0 and a standard deviation of 1.
+
+        Args:
+            epsilon: What is added to the standard deviation that they are divided by, so that it is not zero.
+        """
         self._normalize("returns", epsilon)
 
     @property
     def explained_variance(self) -> float:
-        """Returns how much of the returns' variance the values foretold: 1 for all of it."""
+        """Returns how much of the returns' variance the values predicted: 1 for all of it."""
         return self._explained
 
     @property
@@ -232,8 +251,8 @@ class RolloutBuffer(BaseBuffer):
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"is_computed": self._is_computed, "explained": self._explained}
 
-    def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
-        ready, is_computed = super()._loading(state), bool(state.get("is_computed"))
+    def _prepare_load(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
+        ready, is_computed = super()._prepare_load(state), bool(state.get("is_computed"))
         try:
             explained = float(state["explained"])
         except (KeyError, TypeError, ValueError) as error:
@@ -242,7 +261,7 @@ class RolloutBuffer(BaseBuffer):
 
     def _normalize(self, name: str, epsilon: float) -> None:
         field = self._by_step(name)
-        if field.numel() > 1:  # of one alone nobody can say how much it varies
+        if field.numel() > 1:  # a single value has no standard deviation
             field.copy_((field - field.mean()) / (field.std() + epsilon))
 
     def _by_step(self, name: str) -> torch.Tensor:
@@ -255,6 +274,10 @@ def explained_variance(y_pred: torch.Tensor, y_true: torch.Tensor) -> float:
     """Returns 1 - Var(y_true - y_pred) / Var(y_true): 1 for a perfect forecast, 0 for a constant one.
 
     It is NaN if nothing varies.
+
+    Args:
+        y_pred: What was predicted.
+        y_true: What was observed.
 
     >>> import torch
     >>> explained_variance(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))

@@ -24,7 +24,7 @@ __all__ = ["SequenceReplayBuffer"]
 
 
 class DrawnWindows(NamedTuple):
-    """What random numbers have picked, and what the buffer was then."""
+    """What random numbers have picked, and the state of the buffer at that time."""
 
     windows: WindowBatch
     steps: int
@@ -44,7 +44,16 @@ class SequenceReplayBuffer(ReplayBuffer):
         first_only: Fields of which only the value at the first step of a window is wanted, such as the recurrent state
             to begin with: (batch, *shape).
         next_observations: Whether batches have the observation after each step, which most learners take from the step
-            after; with `n_step` they do.
+            after; with `n_step` they always do.
+
+    >>> import torch
+    >>> buffer = SequenceReplayBuffer(1000, num_envs=2, obs_shape=(3,), action_shape=(), length=4, burn_in=2)
+    >>> no, obs = torch.zeros(2, dtype=torch.bool), torch.ones(2, 3)
+    >>> for _ in range(10):
+    ...     buffer.add(obs, torch.zeros(2), torch.zeros(2), terminated=no, next_obs=obs)
+    >>> batch = buffer.get(batch_size=16)
+    >>> batch.observations.shape, batch.learning_mask[0].tolist()
+    (torch.Size([16, 6, 3]), [False, False, True, True, True, True])
     """
 
     def __init__(
@@ -115,16 +124,20 @@ class SequenceReplayBuffer(ReplayBuffer):
             return self._batch(self._draw(self._words(batch_size)))
 
     def sample(self, batch_size: int) -> SequenceBatch:  # type: ignore[override]  # as above
-        """Returns what `get` does."""
+        """Returns what `get` returns.
+
+        Args:
+            batch_size: How many windows.
+        """
         return self.get(batch_size)
 
     def update(self, indices: Any, **fields: Any) -> int:
-        """Writes fields back after training, such as latents that are better now, and returns for how many steps.
+        """Writes fields back after training, such as latents computed again, and returns for how many steps.
 
         Steps that were written over since the batch was drawn are left out, and so is what was padding.
 
         Args:
-            indices: What `indices` of the batch says, or some of it.
+            indices: The `indices` of the batch, or some of them.
             fields: Values for each of the indices, (*indices.shape, *shape).
         """
         numbers = as_host(as_tensor(indices))
@@ -149,12 +162,12 @@ class SequenceReplayBuffer(ReplayBuffer):
         places = torch.from_numpy(held[::-1][last])
         positions = torch.from_numpy(self._ring.positions(which)).to(self.store_device)
         kept = {name: value[places.to(value.device)] for name, value in values.items()}
-        self._changes += 1  # first, for whoever decodes ahead
+        self._changes += 1  # first: a `Prefetcher` has to notice even an interrupted update
         self._storage.update(positions, kept)
         return len(which)
 
     def memory_usage(self) -> MemoryUsage:
-        """Returns what is held now, and what a buffer that compresses nothing would hold."""
+        """Returns how much memory is held now, and how much a buffer that compresses nothing would hold."""
         usage = super().memory_usage()
         return replace(usage, rest=usage.rest + self._windows.nbytes)
 
@@ -218,8 +231,8 @@ class SequenceReplayBuffer(ReplayBuffer):
         windows = {name: torch.from_numpy(part) for name, part in self._windows.state_dict().items()}
         return super()._state() | {"windows": windows}
 
-    def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
-        ready, windows = super()._loading(state), state.get("windows")
+    def _prepare_load(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
+        ready, windows = super()._prepare_load(state), state.get("windows")
         trial = Windows(Ring(self._ring.capacity, self._ring.lanes), self._windows.length, self.boundary)
         try:
             arrays = {name: part.cpu().numpy() for name, part in (windows or {}).items()}

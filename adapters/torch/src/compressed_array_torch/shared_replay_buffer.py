@@ -1,4 +1,4 @@
-"""Replay buffers that other processes write to: each compresses its steps where they arise, and sends them so."""
+"""Replay buffers that other processes write to: each compresses its own steps, and sends them compressed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -43,11 +43,19 @@ class WriterStatus:
     has_ended: Mask = field(default_factory=lambda: np.empty(0, bool), repr=False)  # the last step, by environment
 
 
+class Taking(NamedTuple):
+    """The shipment that is being stored; after an interrupt, the next call goes on with it."""
+
+    writer: WriterStatus
+    serial: int
+    first: int  # the number of its first step, as the ring counts steps
+
+
 class SharedBuffer(ReplayBuffer):
     """What shared buffers have in common.
 
-    The steps of a writer lie one after the other, those of another before and after them. Returns and windows do not go
-    from one to the other, no more than over the end of an episode.
+    Where the steps of one writer end, those of another may follow. Returns and windows do not go from one to the other,
+    no more than over the end of an episode.
     """
 
     def _set_up(self) -> None:
@@ -56,15 +64,15 @@ class SharedBuffer(ReplayBuffer):
         self._receiver: Receiver | None = None
         self._own, self._statuses = self._new_status(self._process), dict[bytes, WriterStatus]()
         self._last: WriterStatus | None = None  # whose step was written last
-        self._taking: tuple[WriterStatus, int, int] | None = None  # of which a shipment is taken in, its number and row
+        self._taking: Taking | None = None
         self._cuts = torch.zeros(self.capacity, dtype=torch.bool, device=self.store_device)  # behind these rows
 
     def writer(self, chunk_steps: int | None = None) -> Writer:
-        """Returns something to add steps with in another process, which it can be pickled for.
+        """Returns a `Writer`, which can be pickled for another process and adds steps there.
 
         Args:
-            chunk_steps: How many steps are sent at a time, and a process that is killed loses fewer than that; 128, or
-                as many as the buffer holds, if nothing is said.
+            chunk_steps: How many steps are sent at a time; a process that is killed loses fewer than that. By default
+                128, or as many as the buffer holds if that is less.
         """
         if chunk_steps is None:
             chunk_steps = min(CHUNK_STEPS, self.capacity)
@@ -75,7 +83,7 @@ class SharedBuffer(ReplayBuffer):
         self._check_process()
         if self._receiver is None:
             self._receiver = Receiver()
-        # What is kept as it is need not be sent so, but what is in `Rows` here has to be there.
+        # What is kept uncompressed may be sent compressed, but what is in `Rows` here must be in a writer's `Rows`.
         codecs = {
             name: "auto" if codec is None and kind.nbytes > SMALL else codec
             for name, (kind, codec) in self._storage.chosen.items()
@@ -118,7 +126,7 @@ class SharedBuffer(ReplayBuffer):
             return self._take_waiting()
 
     def close(self) -> None:
-        """Takes in no more than was sent so far. Writers are told so when they next send."""
+        """Takes in what was sent so far, and nothing after that. Writers get an error when they next send."""
         if self._receiver is not None:
             self.take_in()
             self._receiver.close()
@@ -132,7 +140,7 @@ class SharedBuffer(ReplayBuffer):
         return super()._words(count)
 
     def _take_waiting(self) -> int:
-        """Takes in what is here already. Not what comes meanwhile: there may be no end to it."""
+        """Takes in the messages that are here already. Not those that come meanwhile: there may be no end to them."""
         receiver, taken = self._receiver, 0
         if receiver is None:
             return taken
@@ -166,14 +174,15 @@ class SharedBuffer(ReplayBuffer):
             status.is_closed = True
             return 0
         status.is_lost = False
-        shipment: Shipment = pickle.loads(message.data)  # of somebody who knew the secret
+        shipment: Shipment = pickle.loads(message.data)  # trusted: the sender knew the secret
         if shipment.serial < status.next_serial:
             return 0
-        if self._taking is None or self._taking[:2] != (status, shipment.serial):
-            self._taking = status, shipment.serial, self._ring.steps
-        first, steps = self._taking[2], shipment.chunk.steps
+        taking, steps = self._taking, shipment.chunk.steps
+        if taking is None or taking.writer is not status or taking.serial != shipment.serial:
+            taking = self._taking = Taking(status, shipment.serial, self._ring.steps)
+        first = taking.first
         if self._ring.steps == first:
-            self._turn_to(status, steps)
+            self._switch_to(status, steps)
             self._write_chunk(shipment.chunk)
         self._count_steps(first, shipment.ended)
         status.has_ended, self._last = shipment.ended[-1], status
@@ -182,7 +191,7 @@ class SharedBuffer(ReplayBuffer):
             self.stats_tracker.add_episodes(shipment.episodes)
         return steps
 
-    def _turn_to(self, status: WriterStatus, steps: int) -> None:
+    def _switch_to(self, status: WriterStatus, steps: int) -> None:
         """Prepares for the next steps to be those of a writer, which may not follow what was written last."""
         ring = self._ring
         self._begins = None
@@ -197,7 +206,7 @@ class SharedBuffer(ReplayBuffer):
 
     def _add(self, step: Prepared) -> None:
         self._take_waiting()
-        self._turn_to(self._own, 1)
+        self._switch_to(self._own, 1)
         super()._add(step)
         self._own.has_ended, self._last = as_host(step.ended), self._own
 
@@ -217,8 +226,8 @@ class SharedBuffer(ReplayBuffer):
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"cuts": self._cuts.clone()}
 
-    def _loading(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
-        ready = super()._loading(state)
+    def _prepare_load(self, state: Mapping[str, Any]) -> list[Callable[[], Any]]:
+        ready = super()._prepare_load(state)
         cuts: Any = state.get("cuts")
         check_tensor(cuts, self._cuts, "cuts")
         return [*ready, partial(self._take_cuts, cuts)]
@@ -229,7 +238,7 @@ class SharedBuffer(ReplayBuffer):
 
 
 class SharedReplayBuffer(SharedBuffer):
-    """A `ReplayBuffer` that other processes write to.
+    """A `ReplayBuffer` that other processes write to. It takes all arguments of `ReplayBuffer`.
 
     >>> import torch
     >>> buffer = SharedReplayBuffer(1000, 2, (3,), ())
@@ -243,8 +252,14 @@ class SharedReplayBuffer(SharedBuffer):
 
 
 class SharedPrioritizedReplayBuffer(SharedBuffer, PrioritizedReplayBuffer):
-    """A `PrioritizedReplayBuffer` that other processes write to."""
+    """A `PrioritizedReplayBuffer` that other processes write to.
+
+    It takes all arguments of `ReplayBuffer` and `PrioritizedReplayBuffer`.
+    """
 
 
 class SharedSequenceReplayBuffer(SharedBuffer, SequenceReplayBuffer):
-    """A `SequenceReplayBuffer` that other processes write to. No window has steps of two of them."""
+    """A `SequenceReplayBuffer` that other processes write to. No window has steps of two of them.
+
+    It takes all arguments of `ReplayBuffer` and `SequenceReplayBuffer`.
+    """

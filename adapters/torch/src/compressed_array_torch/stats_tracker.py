@@ -1,4 +1,4 @@
-"""`StatsTracker`: what the last episodes came to."""
+"""`StatsTracker`: statistics of the last episodes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from compressed_array_torch.errors import StepError
 
 __all__ = ["StatsTracker"]
 
-Numbers = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 
 class TrackedStep(NamedTuple):
     """A step of all environments: which episodes it ends and why, and what it adds to each metric."""
 
     ended: npt.NDArray[np.bool_]
-    metrics: dict[str, Numbers]
+    metrics: dict[str, Floats]
     reasons: list[str | None]
 
 
@@ -34,6 +34,11 @@ class StatsTracker:
         max_ep_info_buffer: How many episodes are kept; None for all.
         extra_metrics_keys: What else of `infos` is added up, by name.
         done_reason_keys: Why episodes may end, to tell how many of them ended so.
+
+    >>> tracker = StatsTracker(num_envs=2)
+    >>> tracker.update(dones=[False, True], rewards=[1.0, 3.0])
+    >>> tracker.get_statistics()["Rollout/rewards"]
+    3.0
     """
 
     def __init__(
@@ -51,8 +56,8 @@ class StatsTracker:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all episodes, and what the present ones have come to."""
-        self._sums: dict[str, Numbers] = {key: np.zeros(self.num_envs) for key in self.metrics_keys}
+        """Forgets all episodes, and the sums of those that are still running."""
+        self._sums: dict[str, Floats] = {key: np.zeros(self.num_envs) for key in self.metrics_keys}
         self._episodes = 0
         self.ep_info_buffer.clear()
 
@@ -85,7 +90,14 @@ class StatsTracker:
         infos: Mapping[str, Any] | None = None,
         done_reasons: Sequence[str | None] | None = None,
     ) -> TrackedStep:
-        """Returns what `update` would add, for `add_step`; a step that is not of these environments is refused."""
+        """Returns what `update` would add, for `add_step`; a step that is not of these environments is refused.
+
+        Args:
+            dones: Which episodes end with it.
+            rewards: One for each environment; several of each are added up.
+            infos: Other metrics, one value for each environment by name.
+            done_reasons: Why episodes ended, None where they did not.
+        """
         ended = self._of_each("dones", dones).astype(bool)
         step = {"rewards": self._of_each("rewards", rewards), "lengths": np.ones(self.num_envs)}
         for key in self.metrics_keys:
@@ -96,10 +108,14 @@ class StatsTracker:
             raise StepError(f"done_reasons has {len(reasons)} entries, and there are {self.num_envs} environments")
         return TrackedStep(ended, step, reasons)
 
-    def add_step(self, told: TrackedStep) -> None:
-        """Adds what `checked` has looked through."""
-        ended, step, reasons = told
-        for key, values in step.items():
+    def add_step(self, step: TrackedStep) -> None:
+        """Adds a step of all environments that was checked.
+
+        Args:
+            step: What `checked` returned for it.
+        """
+        ended, metrics, reasons = step
+        for key, values in metrics.items():
             self._sums[key] += values
         for env in np.flatnonzero(ended).tolist():
             info = {f"ep_{key}": float(self._sums[key][env]) for key in self.metrics_keys}
@@ -111,7 +127,11 @@ class StatsTracker:
             sums[ended] = 0.0
 
     def add_episodes(self, episodes: Sequence[dict[str, float]]) -> None:
-        """Takes over what another tracker's `ep_info_buffer` says of episodes, such as one of another process."""
+        """Adds episodes that another tracker has counted, such as one of another process.
+
+        Args:
+            episodes: What its `ep_info_buffer` says of them.
+        """
         self.ep_info_buffer.extend(episodes)
         self._episodes += len(episodes)
 
@@ -136,15 +156,15 @@ class StatsTracker:
             statistics[f"{self.category}/Done/{reason}_rate"] = count / len(self.ep_info_buffer)
         return statistics
 
-    def get_raw_values(self) -> dict[str, Numbers]:
-        """Returns what each of the last episodes came to, by metric."""
+    def get_raw_values(self) -> dict[str, Floats]:
+        """Returns the sums of each of the last episodes, by metric."""
         return {key: np.array([info[f"ep_{key}"] for info in self.ep_info_buffer]) for key in self.metrics_keys}
 
-    def _of_each(self, name: str, values: Any) -> Numbers:
+    def _of_each(self, name: str, values: Any) -> Floats:
         """Returns one number for each environment."""
         array = values.detach().double().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
         array = array.reshape(self.num_envs, -1) if array.size and array.size % self.num_envs == 0 else array
         if array.ndim != 2:
             raise StepError(f"{name} is of shape {np.shape(values)}, and there are {self.num_envs} environments")
-        summed: Numbers = array[:, 0].astype(np.float64) if array.shape[1] == 1 else array.sum(1, dtype=np.float64)
+        summed: Floats = array[:, 0].astype(np.float64) if array.shape[1] == 1 else array.sum(1, dtype=np.float64)
         return summed

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from compressed_array_torch._base import ResetStrategy
 from compressed_array_torch._storage import Chunk
-from compressed_array_torch._tensors import as_host
 from compressed_array_torch._wire import Address, Sender
 from compressed_array_torch.errors import WriterClosedError, WriterLostWarning
 from compressed_array_torch.replay_buffer import ReplayBuffer
@@ -29,9 +28,9 @@ EXIT_PRIORITY = 100
 
 
 class Shipment(NamedTuple):
-    """What a writer sends: its next steps, in which of them episodes ended, and what those came to."""
+    """What a writer sends: its next steps, in which of them episodes ended, and the statistics of these episodes."""
 
-    serial: int  # of the same writer, one after the other
+    serial: int  # counts the shipments of a writer
     chunk: Chunk
     ended: npt.NDArray[np.bool_]  # (steps, environments)
     episodes: list[dict[str, float]]
@@ -40,15 +39,15 @@ class Shipment(NamedTuple):
 class Writer:
     """Adds the steps of one process's environments to the shared buffer that made it.
 
-    It can be pickled and given to any process of the same machine, and each process has its own number of steps in it.
+    It can be pickled and given to any process of the same machine; in each process it holds the steps of that process.
     Steps are compressed as they come, and sent `chunk_steps` at a time: `flush` sends those that there are, and so
     does `close`, or the end of the process unless it is killed. If the buffer does not keep up, `add` waits.
 
     Args:
         address: Where the shared buffer takes in messages.
-        options: What a buffer for such steps is made with.
+        options: The arguments of a buffer for such steps.
         chunk_steps: How many steps are sent at a time.
-        tracker: What a `StatsTracker` for these environments is made with, if the buffer has one.
+        tracker: The arguments of a `StatsTracker` for these environments, if the buffer has one.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Writer:
         address, options, chunk_steps, tracker = self._given
         self._process, self._serial, self._is_closed = os.getpid(), 0, False
         self._is_known = False  # to the buffer
-        self._unsent: tuple[int, bytes] | None = None  # what was begun to be sent
+        self._unsent: tuple[int, bytes] | None = None  # the shipment whose sending has begun
         self._tracker = None if tracker is None else StatsTracker(**tracker)
         self._buffer = ReplayBuffer(
             chunk_steps, stats_tracker=self._tracker, reset_strategy=ResetStrategy.ERROR, **options
@@ -91,7 +90,20 @@ class Writer:
         done_reasons: list[str | None] | None = None,
         **fields: Any,
     ) -> None:
-        """Keeps a step of all environments of this process; the arguments are those of `ReplayBuffer.add`."""
+        """Keeps a step of all environments of this process: what they showed, what was done, and what came of it.
+
+        Args:
+            obs: What the environments showed.
+            action: What was done.
+            reward: The rewards for it.
+            done: Instead of `terminated`, which episodes ended for one reason or the other.
+            next_obs: What they showed next, the last observation of an episode where one has ended.
+            truncated: Which were cut off by a limit of time, say: values behind them count.
+            terminated: Which episodes ended by the rules of the environment.
+            infos: Metrics for the tracker.
+            done_reasons: Why episodes ended, for the tracker.
+            fields: The buffer's own fields, by name.
+        """
         self._check()
         with self._sending():
             self._is_known = True
@@ -122,7 +134,7 @@ class Writer:
             serial, data = self._unsent
             with self._sending():
                 self._sender.send(data)
-            # If this is interrupted all of it is done again: what comes twice under one number is taken in once.
+            # If this is interrupted, all of it is done again: what comes twice with one serial is taken in once.
             self._serial = serial + 1
             self._buffer.reset()
             if self._tracker is not None:
@@ -130,16 +142,13 @@ class Writer:
             self._unsent = None
 
     def _packed(self) -> tuple[int, bytes]:
-        """Returns the steps there are, as they are sent, and their number."""
-        steps, storage = len(self._buffer), self._buffer._storage
-        small = storage.rows.fields
-        ended = as_host(small["terminated"] | small["truncated"])[: steps * storage.lanes]
+        """Returns the serial of the next shipment, and the shipment as bytes."""
         episodes = [] if self._tracker is None else list(self._tracker.ep_info_buffer)
-        shipment = Shipment(self._serial, storage.chunk(steps), ended.reshape(steps, storage.lanes), episodes)
+        shipment = Shipment(self._serial, *self._buffer._chunk(), episodes)
         return self._serial, pickle.dumps(shipment, 5)
 
     def close(self) -> None:
-        """Sends what there is, and take no more steps."""
+        """Sends what there is, and takes no more steps."""
         if not self._is_closed and self._process == os.getpid():
             self.flush()
             if self._is_known:
@@ -188,7 +197,7 @@ def _close(writer: weakref.ref[Writer], process: int) -> None:
 
 
 def _after_fork() -> None:
-    """Closes a child's copies, or the buffer could not tell that a writer's process has ended."""
+    """Closes a child's copies of connections, or the buffer could not tell that a writer's process has ended."""
     for writer in list(_writers):
         writer._sender.close()
 

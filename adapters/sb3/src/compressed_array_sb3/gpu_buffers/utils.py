@@ -18,7 +18,7 @@ __all__ = [
     "torch_dtype_to_numpy",
 ]
 
-# What a heap may need for a record beside its bytes, and round them up to.
+# How many bytes a heap may need for a record beside its own, and the multiple that it rounds sizes up to.
 OVERHEAD = 64
 
 
@@ -32,16 +32,16 @@ def estimate_max_slot_bytes(
 ) -> int:
     """Returns how many bytes an observation takes at the most, by any method.
 
-    What does not shrink is kept as it is, so that this is the size of the observation and a little more. Nobody has to
-    size a heap here.
+    An observation that does not shrink is kept uncompressed, so this is the size of one and a little more. Here the
+    size of a heap need not be known beforehand.
 
     Args:
         flat_len: How many elements an observation has, or its shape.
         elem_type: Their dtype, of torch or numpy.
-        runs_type: Changes nothing.
-        compression_method: Changes nothing.
-        overalloc_factor: Changes nothing.
-        compresslevel: Changes nothing.
+        runs_type: Ignored.
+        compression_method: Ignored.
+        overalloc_factor: Ignored.
+        compresslevel: Ignored.
 
     >>> estimate_max_slot_bytes((84, 84))
     7120

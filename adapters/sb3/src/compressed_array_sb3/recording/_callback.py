@@ -1,8 +1,8 @@
 """`RecordCallback`: what a model plays while it trains, as episodes.
 
-A step is recorded with the frame that was to be seen before it, the action that the environment was given and the
-reward that it gave, without what a VecNormalize makes of them. An episode ends where a Monitor says so, or with a done
-where there is none.
+A step is recorded with the frame that was visible before it, the action that the environment was given and the reward
+that it returned, before a VecNormalize changes them. An episode ends where a Monitor says that it does, or with a done
+where there is no Monitor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecMonitor, is_vecenv_wrapped, unwrap_vec_normalize
 
-from compressed_array.recording import BaseRecordBuffer
+from compressed_array.recording import BaseRecordBuffer, DummyRecordBuffer
 from compressed_array_sb3.errors import BufferOptionError
 
 
@@ -36,7 +36,7 @@ class RecordCallback(BaseCallback):
         frames: "observation" for what the model sees, "render" for the pictures of environments that were made with
             `render_mode="rgb_array"`, or a function that makes a frame of the observation of one environment.
         env: Which environment a single recording is of.
-        verbose: As SB3's callbacks have it.
+        verbose: As in all callbacks of SB3.
     """
 
     def __init__(
@@ -52,8 +52,15 @@ class RecordCallback(BaseCallback):
             raise BufferOptionError(
                 f"frames are 'render', 'observation' or a function of an observation, not {frames!r}"
             )
+        given = [buffers] if isinstance(buffers, BaseRecordBuffer) or not np.iterable(buffers) else list(buffers)
+        for buffer in given:
+            if not isinstance(buffer, BaseRecordBuffer):
+                raise TypeError(f"steps are added to recordings, such as CompressedRecordBuffer(), not to {buffer!r}")
+        kept = [id(buffer) for buffer in given if not isinstance(buffer, DummyRecordBuffer)]
+        if len(set(kept)) < len(kept):
+            raise BufferOptionError("one recording for several environments would mix episodes: give each its own")
         self._source = frames
-        self._given, self._env = buffers, env
+        self._given, self._env = buffers if isinstance(buffers, BaseRecordBuffer) else given, env
         self.recordings: dict[int, BaseRecordBuffer] = {}  # of each environment that is recorded, by its index
         self._frames: dict[int, Any] = {}
         self._monitored: list[bool] = []
@@ -72,7 +79,8 @@ class RecordCallback(BaseCallback):
                     f"{len(self.recordings)} recordings for {env.num_envs} environments: give one for each, or a "
                     "single one with env= for one of them"
                 )
-        if self._source == "render" and (modes := set(env.get_attr("render_mode"))) != {"rgb_array"}:
+        has_frames = any(recording.has_frames for recording in self.recordings.values())
+        if has_frames and self._source == "render" and (modes := set(env.get_attr("render_mode"))) != {"rgb_array"}:
             raise BufferOptionError(
                 f"environments with render_mode={modes.pop()!r} give no pictures: make them with "
                 "render_mode='rgb_array', or record frames='observation'"
@@ -81,7 +89,7 @@ class RecordCallback(BaseCallback):
         self._monitored = [True] * env.num_envs if everywhere else env.env_is_wrapped(Monitor)
 
     def _on_training_start(self) -> None:
-        # SB3 has reset the environments, unless it goes on where it was.
+        # SB3 has reset the environments, unless training goes on where it stopped.
         if not self._has_begun or self.num_timesteps == 0:
             for recording in self.recordings.values():
                 recording.end_episode()
@@ -101,7 +109,7 @@ class RecordCallback(BaseCallback):
         return True
 
     def _look(self, obs: Any) -> None:
-        """Keep what is to be seen before the next step."""
+        """Keeps the frames that the next step will be recorded with."""
         seen = [i for i, recording in self.recordings.items() if recording.has_frames]
         if self._source == "render":
             pictures = self.training_env.env_method("render", indices=seen) if seen else []

@@ -1,7 +1,7 @@
 """`PictureRecording`: the arguments and attributes that recordings have in sb3-extra-buffers.
 
-What went wrong there does not here: a ring that is full asks for no features, `len` counts what is held, actions are of
-any dtype and shape, and each of these is a `BaseRecordBuffer`.
+Their faults there are mended: a ring that is full does not ask for features, `len` counts the steps that are held,
+actions may have any dtype and shape, and each of these recordings is a `BaseRecordBuffer`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from compressed_array_sb3.recording.base import BaseRecordBuffer, DummyArray
 class PictureRecording(BaseRecordBuffer):
     """Pictures of a known size, channels last when they come and first when they are kept, and features without names.
 
-    `frames`, `rewards`, `actions` and `features` are the rows as they lie in memory: of a ring all rows, the newest
-    step in row `_ptr`. `episodes()` has them in their order.
+    `frames`, `rewards`, `actions` and `features` are the rows in the order of memory: of a ring all rows, the newest
+    step in row `_ptr`. `episodes()` has them in the order of time.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class PictureRecording(BaseRecordBuffer):
             self.declare("features", (), [(str(i), dtype) for i, dtype in enumerate(features)])
 
     def add(self, frame: Any, reward: Any, action: Any, features: Any = None, *, done: bool = False) -> None:
-        """Record a step.
+        """Records a step.
 
         Args:
             frame: A picture of shape (height, width, channels), or with its channels first, as SB3's models see them.
-            reward: What the step gave.
+            reward: The reward of the step.
             action: What was done, a number or an array.
             features: As many values as the recording has features; none if it has none.
             done: Whether the episode ends with this step.
@@ -61,27 +61,34 @@ class PictureRecording(BaseRecordBuffer):
         super().add(self._channels_first(frame) if self.has_frames else None, reward, action, named, done=done)
 
     def add_filled(self, frame: Any, reward: Any, action: Any, features: Any = None) -> None:
-        """Record a step, as `add` does."""
+        """Records a step, as `add` does.
+
+        Args:
+            frame: A picture of shape (height, width, channels), or with its channels first, as SB3's models see them.
+            reward: The reward of the step.
+            action: What was done, a number or an array.
+            features: As many values as the recording has features; none if it has none.
+        """
         self.add(frame, reward, action, features)
 
     @property
     def frames(self) -> Any:
-        """All rows of frames, as they lie in memory; a `DummyArray` if they are not kept."""
+        """All rows of frames, in the order of memory; a `DummyArray` if they are not kept."""
         return self._rows("frames")
 
     @property
     def rewards(self) -> Any:
-        """All rows of rewards, as they lie in memory."""
+        """All rows of rewards, in the order of memory."""
         return self._rows("rewards")
 
     @property
     def actions(self) -> Any:
-        """All rows of actions, as they lie in memory; a `DummyArray` before the first has said what actions are."""
+        """All rows of actions, in the order of memory; a `DummyArray` before the first, which tells their shape."""
         return self._rows("actions")
 
     @property
     def features(self) -> Any:
-        """All rows of features, as they lie in memory; a `DummyArray` if there are none."""
+        """All rows of features, in the order of memory; a `DummyArray` if there are none."""
         return self._rows("features")
 
     @property

@@ -1,4 +1,4 @@
-"""The names of `sb3_extra_buffers.recording.base`: what every recording is, and an array that is none."""
+"""The names of `sb3_extra_buffers.recording.base`: the base class of recordings, and an array that does nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ __all__ = ["BaseRecordBuffer", "DummyArray"]
 
 
 class DummyArray:
-    """In the place of an array that a recording does not have: what is done to it does nothing."""
+    """Stands in for an array that a recording does not have; every operation does nothing."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
         pass
 
     def transpose(self, *axes: Any) -> None:
-        """Do nothing."""
+        """Does nothing.
+
+        Args:
+            axes: Ignored.
+        """
 
     def fill(self, value: Any) -> None:
-        """Do nothing."""
+        """Does nothing.
+
+        Args:
+            value: Ignored.
+        """

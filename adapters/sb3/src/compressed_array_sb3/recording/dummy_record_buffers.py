@@ -1,4 +1,4 @@
-"""Recordings without frames, and none at all, with the arguments that they have in sb3-extra-buffers."""
+"""Recordings without frames, and one that keeps nothing, with the arguments that they have in sb3-extra-buffers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FramelessRecordBuffer(PictureRecording, core.FramelessRecordBuffer):
     (1, [1.0])
 
     Args:
-        res: Nothing, since no pictures are kept.
+        res: Ignored, since no pictures are kept.
         ch_num: Likewise.
         size: How many steps the ring holds, of which the newest is written over the oldest; None to hold all.
         dtypes: The dtypes of frames (of which there are none), of rewards, and of each feature, as types or names.
@@ -29,13 +29,17 @@ class FramelessRecordBuffer(PictureRecording, core.FramelessRecordBuffer):
 
 
 class DummyRecordBuffer(core.DummyRecordBuffer):
-    """In the place of a recording where none is wanted: it takes anything, and counts the steps.
+    """Stands in for a recording where none is wanted: it takes anything, and only counts the steps.
 
     >>> from compressed_array_sb3.recording import DummyRecordBuffer
     >>> nothing = DummyRecordBuffer()
     >>> nothing.add("a frame", 1.0, 2)
     >>> len(nothing), nothing.steps
     (0, 1)
+
+    Args:
+        size: Ignored, as is every other argument of a recording.
+        dtypes: Likewise.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""`RecordBuffer` as it is in sb3-extra-buffers, and the same compressed."""
+"""`RecordBuffer` with the arguments that it has in sb3-extra-buffers, and the same with compressed frames."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["CompressedRecordBuffer", "RecordBuffer"]
 
 
 class RecordBuffer(PictureRecording, core.RecordBuffer):
-    """A recording of pictures, kept as they are.
+    """A recording of pictures, not compressed.
 
     >>> import numpy as np
     >>> from compressed_array_sb3.recording import RecordBuffer
@@ -23,8 +23,8 @@ class RecordBuffer(PictureRecording, core.RecordBuffer):
         res: Height and width of a picture.
         ch_num: How many channels it has.
         size: How many steps the ring holds, of which the newest is written over the oldest; None to hold all.
-        dtypes: The dtypes of frames, of rewards, and of each feature, as types or names. Left out, it is
-            [np.uint8, np.float32], which is no features.
+        dtypes: The dtypes of frames, of rewards, and of each feature, as types or names. By default there are no
+            features: [np.uint8, np.float32].
     """
 
 
@@ -42,7 +42,7 @@ class CompressedRecordBuffer(PictureRecording, core.CompressedRecordBuffer):
         res: Height and width of a picture.
         ch_num: How many channels it has.
         size: How many steps the ring holds, of which the newest is written over the oldest; None to hold all.
-        dtypes: The dtypes of frames, of rewards, and of each feature, as types or names. Left out, it is
-            [np.uint8, np.float32], which is no features.
-        codec: How frames are compressed; "auto" looks at them.
+        dtypes: The dtypes of frames, of rewards, and of each feature, as types or names. By default there are no
+            features: [np.uint8, np.float32].
+        codec: How frames are compressed; "auto" chooses by looking at them.
     """

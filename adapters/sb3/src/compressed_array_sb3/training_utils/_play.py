@@ -1,7 +1,7 @@
-"""What happens in a vectorized environment while a model plays, told as SB3's off-policy algorithms store it.
+"""The steps of a vectorized environment while a model plays, as SB3's off-policy algorithms would store them.
 
-An episode ends with its own last observation and not with the first of the next; every done is told, that of a lost
-life too; a VecNormalize is undone; continuous actions are scaled to [-1, 1].
+An episode ends with its own last observation and not with the first of the next; every done is passed on, that of a
+lost life too; a VecNormalize is undone; continuous actions are scaled to [-1, 1].
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Predictor(Protocol):
     """A model, a policy, or anything else that chooses actions."""
 
     def predict(self, observation: Any, /, *, deterministic: bool) -> tuple[Any, Any]:
-        """Returns actions, and a state that is given back as `state` with `episode_start` if it is not None."""
+        """Returns actions and a state; one that is not None goes to the next call as `state`, with `episode_start`."""
 
 
 class Step(NamedTuple):
@@ -77,9 +77,9 @@ def steps(env: VecEnv, model: Predictor | None, deterministic: bool) -> Iterator
 
 
 class Episodes:
-    """Recognises where episodes end, and what they returned.
+    """Recognises where episodes end, and knows their total rewards.
 
-    A Monitor knows both. It sees through clipped rewards and lost lives, so a done is an end only where there is none.
+    A Monitor tells both, in spite of clipped rewards and lost lives. Where there is none, each done ends an episode.
     """
 
     def __init__(self, env: VecEnv) -> None:
@@ -88,7 +88,7 @@ class Episodes:
         self._running = np.zeros(env.num_envs)
 
     def ended(self, step: Step) -> list[tuple[int, float]]:
-        """Returns environment and return of each episode that ends with this step."""
+        """Returns the environment and the total reward of each episode that ends with this step."""
         self._running += step.rewards
         ended = []
         for i in np.flatnonzero(step.dones).tolist():
@@ -115,14 +115,14 @@ class _Model:
         self._state: Any = None
 
     def __call__(self, obs: Any, dones: Array) -> Array:
-        # Only what remembers is asked to: everything else may have a `predict` without these arguments.
+        # Only for a model with a state: any other may have a `predict` without these arguments.
         memory = {} if self._state is None else {"state": self._state, "episode_start": dones}
         actions, self._state = self._predict(obs, **memory, deterministic=self._deterministic)
         return np.asarray(actions)
 
 
 def _before_reset(obs: Any, dones: Array, infos: list[dict[str, Any]], normalize: VecNormalize | None) -> Any:
-    """Returns observations in which those that a reset has replaced are back."""
+    """Returns observations in which the last ones of episodes, which a reset has replaced, are put back."""
     ended = np.flatnonzero(dones).tolist()
     lasts = {i: infos[i]["terminal_observation"] for i in ended if infos[i].get("terminal_observation") is not None}
     if not lasts:

@@ -1,4 +1,4 @@
-"""A bar of progress for a person at a terminal, drawn by what SB3 draws its own with, if that is there."""
+"""A progress bar for a person at a terminal, drawn by tqdm, as SB3's own is, if that is installed."""
 
 from __future__ import annotations
 

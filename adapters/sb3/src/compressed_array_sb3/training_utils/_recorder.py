@@ -56,9 +56,10 @@ class Recorder:
         deterministic: bool,
         progress_bar: bool,
     ) -> tuple[list[float], list[float]]:
-        """Returns the returns of `n_eps` episodes, or of those that ended before all buffers were full, and seconds.
+        """Plays episodes; returns their total rewards, and the seconds that each buffer took.
 
-        The episodes are divided among the environments beforehand, as SB3's `evaluate_policy` does, because those that
+        Without `n_eps` it plays until all buffers are full; episodes that have not ended then are left out. Otherwise
+        the episodes are divided among the environments beforehand, as SB3's `evaluate_policy` does, because those that
         end first are not a fair sample. An environment that is done with its share goes on until all are.
         """
         if n_eps is not None and n_eps < 1:
@@ -104,15 +105,16 @@ class Recorder:
             recording.end_episode()
 
     def _leave(self) -> None:
-        """Marks where the last episodes were left: what is added later does not continue them.
+        """Marks where the last episodes were left, since what is added later does not continue them.
 
-        Only for buffers that look beyond a transition. A done would be a lie, so it is a timeout as far as SB3 lets it.
+        Only in buffers that look beyond a transition. The episodes are not done, so they are marked as timed out where
+        SB3 has a place for that.
         """
         self._end_recorded()
         for buffer in self.buffers:
             if isinstance(buffer, HerReplayBuffer):
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", UserWarning)  # of SB3, that it does what it is asked to
+                    warnings.simplefilter("ignore", UserWarning)  # SB3 warns that it cuts the episode off
                     buffer.truncate_last_trajectory()
             elif isinstance(buffer, NStepReplayBuffer) and buffer.handle_timeout_termination:
                 last = buffer.pos - 1

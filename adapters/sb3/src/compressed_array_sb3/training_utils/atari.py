@@ -28,6 +28,11 @@ def make_env(
         framestack: Frames in an observation; None or 1 for the newest alone.
         seed: What the games are seeded with.
         kwargs: Options of the game, such as `render_mode` or `max_num_frames_per_episode`.
+
+    >>> env = make_env("PongNoFrameskip-v4", n_envs=1)
+    >>> env.observation_space.shape
+    (4, 84, 84)
+    >>> env.close()
     """
     try:
         import ale_py

@@ -25,20 +25,28 @@ def warm_up(
     deterministic: bool = True,
     progress_bar: bool = True,
 ) -> tuple[list[float], list[float]]:
-    """Lets a model play into a buffer; returns the returns of its episodes, and the seconds that each buffer took.
+    """Lets a model play into a buffer. Returns the total reward of each episode, and the seconds that each buffer took.
 
     Args:
         buffer: A replay buffer, or several, as training would fill it.
         n_envs: The number of environments that the buffer is for. `warmup_env` may have a multiple of it: the steps of
             the first `n_envs` are then added first, and those of the next ones after them.
         warmup_env: What is played in; it stays open, since training goes on with it.
-        warmup_model: Whatever has `predict(obs, deterministic=...)`; None plays at random.
+        warmup_model: Anything that has `predict(obs, deterministic=...)`; None plays at random.
         warmup_episodes: How many episodes; by default as many as fill the buffer.
-        mean_ep_len: What an episode is assumed to take, to know that number beforehand; without it, the last steps are
-            those that fill the buffer, in the middle of episodes.
+        mean_ep_len: How many steps an episode is assumed to take, to compute that number beforehand; without it,
+            playing stops when the buffer is full, in the middle of episodes.
         close_env: Whether to close `warmup_env` afterwards.
-        deterministic: Whether the model takes the actions that it holds for best.
-        progress_bar: Whether to show one, if there is a terminal and tqdm is installed.
+        deterministic: Whether the model takes the actions that it considers best.
+        progress_bar: Whether to show a progress bar, if there is a terminal and tqdm is installed.
+
+    >>> from stable_baselines3.common.env_util import make_vec_env
+    >>> from compressed_array_sb3 import CompressedReplayBuffer
+    >>> env = make_vec_env("CartPole-v1", n_envs=2, seed=0)
+    >>> buffer = CompressedReplayBuffer(100, env.observation_space, env.action_space, device="cpu", n_envs=2)
+    >>> _ = warm_up(buffer, 2, env, warmup_model=None)
+    >>> buffer.full
+    True
     """
     recorder = Recorder(buffer, warmup_env.num_envs)
     if not recorder.buffers:

@@ -1,4 +1,4 @@
-"""Evaluating a model on complete episodes, and telling the outcome in two lines."""
+"""Evaluating a model on complete episodes, and reporting the outcome in two lines."""
 
 from __future__ import annotations
 
@@ -23,20 +23,25 @@ def eval_model(
     deterministic: bool = True,
     progress_bar: bool = True,
 ) -> tuple[list[float], list[float]]:
-    """Plays episodes; returns their returns, and the seconds that each buffer took to add them.
+    """Plays episodes. Returns the total reward of each, and the seconds that each buffer took to add them.
 
     Each environment plays its share of them, as in SB3's `evaluate_policy`.
 
     Args:
         n_eps: How many episodes.
         eval_env: What is played in.
-        model: Whatever has `predict(obs, deterministic=...)`; None plays at random.
+        model: Anything that has `predict(obs, deterministic=...)`; None plays at random.
         close_env: Whether to close `eval_env` afterwards.
-        buffer: A replay buffer, or several, to which all transitions are added as training would add them. If there are
-            more environments than it is for, a multiple of them, then in as many parts. A recording (of
+        buffer: A replay buffer, or several, to which all transitions are added as training would add them. If it is for
+            fewer environments than there are, and divides their number, a step is added in parts. A recording (of
             `compressed_array_sb3.recording` or `compressed_array.recording`) gets what the first environment shows.
-        deterministic: Whether the model takes the actions that it holds for best.
-        progress_bar: Whether to show one, if there is a terminal and tqdm is installed.
+        deterministic: Whether the model takes the actions that it considers best.
+        progress_bar: Whether to show a progress bar, if there is a terminal and tqdm is installed.
+
+    >>> from stable_baselines3.common.env_util import make_vec_env
+    >>> returns, _ = eval_model(3, make_vec_env("CartPole-v1", seed=0), model=None)
+    >>> len(returns)
+    3
     """
     return Recorder(buffer, eval_env.num_envs).play(
         eval_env, model, n_eps, close_env=close_env, deterministic=deterministic, progress_bar=progress_bar
@@ -45,6 +50,9 @@ def eval_model(
 
 def report(returns: Sequence[float]) -> str:
     """Returns a text with mean, deviation and quartiles of returns, as sb3-extra-buffers publishes them.
+
+    Args:
+        returns: The total reward of each episode, as `eval_model` returns them.
 
     >>> print(report([21, 21, 20, 21]))
     Evaluated 4 episodes, mean reward: 20.8 +/- 0.43

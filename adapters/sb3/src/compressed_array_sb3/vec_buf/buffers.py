@@ -1,6 +1,6 @@
-"""`DummyVecRolloutBuffer`: what is asked of it is asked of several rollout buffers, to compare them on the same steps.
+"""`DummyVecRolloutBuffer`: passes each call on to several rollout buffers, to compare them on the same steps.
 
-Each method gives the list of what the buffers gave, so that no algorithm can learn from it. It keeps nothing itself.
+Each method returns a list of the buffers' results, so no algorithm can learn from it. It keeps no steps itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["DummyVecRolloutBuffer"]
 
 
 class DummyVecRolloutBuffer(RolloutBuffer):
-    """Passes every call on to some buffers, and gives what they gave as a list.
+    """Passes every call on to some buffers, and returns a list of their results.
 
     Args:
         buffer_size: Steps of each environment, as in `RolloutBuffer`.
@@ -26,7 +26,7 @@ class DummyVecRolloutBuffer(RolloutBuffer):
         device: Likewise.
         n_envs: Likewise.
         use_threads: Whether each buffer is called in a thread of its own.
-        buffers: What the calls are passed on to.
+        buffers: The buffers that calls are passed on to.
         kwargs: What else `RolloutBuffer` takes: gae_lambda and gamma.
     """
 
@@ -41,7 +41,7 @@ class DummyVecRolloutBuffer(RolloutBuffer):
         buffers: Iterable[BaseBuffer] | None = None,
         **kwargs: Any,
     ) -> None:
-        self._buffers: list[BaseBuffer] = []  # SB3 resets what it makes, and those that are given may hold something
+        self._buffers: list[BaseBuffer] = []  # none yet: SB3's constructor calls reset, and those given may hold steps
         self._executor: ThreadPoolExecutor | None = None
         super().__init__(buffer_size, observation_space, action_space, device, n_envs=n_envs, **kwargs)
         self._buffers = list(buffers or ())

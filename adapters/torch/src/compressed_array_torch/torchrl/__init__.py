@@ -1,11 +1,11 @@
 """A storage for TorchRL's replay buffers; it needs the extra `torchrl`.
 
-What is added goes down, and comes up when it is sampled:
+Its modules, from what TorchRL calls down to single items:
 
-- `storage`: what TorchRL calls, and files
+- `storage`: the storage itself, and its files
 - `structure`: TensorDicts and trees taken apart into named tensors, and put together again
 - `contents`, `columns`, `column`: rows of those, each tensor where its codec and its size put it
-- `decoding`: a tensor that shows compressed rows and decodes what is asked of them
+- `decoding`: a tensor that shows compressed rows, and decodes them when they are used
 """
 
 from compressed_array_torch.torchrl.storage import CompressedStorage as CompressedStorage

@@ -1,7 +1,7 @@
 """`Column`: compressed items of one leaf, or of a leaf and the one of the same name under "next".
 
-Those two share a store, and their items lie there by turns, as they follow each other in time: so the next observation
-of a step is the observation of the one after, and is there once, however many rows are written at a time.
+Those two share one array, in which their rows alternate, in the order of time: so the next observation of a step comes
+just before the same observation of the step after, and is kept once, however many rows are written at a time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from compressed_array.usage import KeyUsage
 from compressed_array_torch._items import CPU, Delivery, DeviceItems, HostItems, Items
 from compressed_array_torch._tensors import Kind
 
-AT_A_TIME = 1 << 22  # bytes of items that are put by turns before they are written
+AT_A_TIME = 1 << 22  # bytes of items that are arranged alternately before they are written
 
 
 class Column:
-    """Compressed items of one leaf, or of two whose items lie by turns: a row of the one, then a row of the other."""
+    """Compressed items of one leaf, or of two whose rows alternate: a row of the one, then a row of the other."""
 
     def __init__(self, kinds: Sequence[Kind], rows: int, codec: Any, device: torch.device, delivery: Delivery) -> None:
         self.kinds, self.kind, self._delivery = kinds, kinds[0], delivery
@@ -39,10 +39,10 @@ class Column:
         """Returns the items of all leaves."""
         if len(self.kinds) == 2 and isinstance(self.items, HostItems):
             return dict(zip((kind.name for kind in self.kinds), self._read_pair(self.items, positions), strict=True))
-        return {kind.name: self.items.read(self._at(positions, turn)) for turn, kind in enumerate(self.kinds)}
+        return {kind.name: self.items.read(self._at(positions, leaf)) for leaf, kind in enumerate(self.kinds)}
 
-    def read_leaf(self, turn: int, positions: torch.Tensor) -> torch.Tensor:
-        return self.items.read(self._at(positions, turn))
+    def read_leaf(self, leaf: int, positions: torch.Tensor) -> torch.Tensor:
+        return self.items.read(self._at(positions, leaf))
 
     def _read_pair(self, items: HostItems, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         where, lanes = positions.numpy(), self.kind.lanes
@@ -54,12 +54,12 @@ class Column:
         return self._delivery.decoded(one, self.kind), self._delivery.decoded(other, self.kind)
 
     def write(self, positions: torch.Tensor, values: Mapping[str, torch.Tensor], is_row: bool) -> None:
-        """Puts items, (positions, *shape) of each leaf, to these positions, all of one row or any others."""
+        """Writes items, (positions, *shape) of each leaf, to these positions: to all of one row, or to any others."""
         parts = [values[kind.name] for kind in self.kinds]
         if is_row:
             row = int(positions[0]) // self.kind.lanes * len(parts)
-            for turn, part in enumerate(parts):
-                self.items.write(row + turn, self.items.prepare(part))
+            for leaf, part in enumerate(parts):
+                self.items.write(row + leaf, self.items.prepare(part))
         elif len(parts) == 1:
             self.items.update(positions, parts[0])
         else:
@@ -68,25 +68,25 @@ class Column:
                 items = torch.stack([part[low : low + count] for part in parts], 1)
                 self.items.update(self._all(positions[low : low + count]), items.flatten(0, 1))
 
-    def write_leaf(self, turn: int, positions: torch.Tensor, items: torch.Tensor) -> None:
-        self.items.update(self._at(positions, turn), items)
+    def write_leaf(self, leaf: int, positions: torch.Tensor, items: torch.Tensor) -> None:
+        self.items.update(self._at(positions, leaf), items)
 
     def remember(self, positions: torch.Tensor) -> Callable[[], object]:
-        """Returns what puts back what is at these positions now."""
+        """Returns a function that writes back what is at these positions now."""
         at = self._all(positions)
         before = self.items.read(at)
         return lambda: self.items.update(at, before)
 
-    def _at(self, positions: torch.Tensor, turn: int) -> torch.Tensor:
-        """Returns where the items of a leaf are among those of all."""
+    def _at(self, positions: torch.Tensor, leaf: int) -> torch.Tensor:
+        """Returns where the items of one leaf, by its index, are among those of all."""
         if len(self.kinds) == 1:
             return positions
         lanes = self.kind.lanes
-        return positions + (positions // lanes * (len(self.kinds) - 1) + turn) * lanes
+        return positions + (positions // lanes * (len(self.kinds) - 1) + leaf) * lanes
 
     def _all(self, positions: torch.Tensor) -> torch.Tensor:
-        """Returns where the items of all leaves are, by turns."""
-        return torch.stack([self._at(positions, turn) for turn in range(len(self.kinds))], 1).flatten()
+        """Returns where the items of all leaves are, alternately."""
+        return torch.stack([self._at(positions, leaf) for leaf in range(len(self.kinds))], 1).flatten()
 
     def usage(self, rows: int) -> KeyUsage:
         return self.items.usage(rows * len(self.kinds))
@@ -95,11 +95,11 @@ class Column:
 class ColumnLeaf:
     """One leaf of a column, as `CompressedTensor` sees it: where it is kept, not where batches go."""
 
-    def __init__(self, column: Column, turn: int, device: torch.device) -> None:
-        self.kind, self.device, self._column, self._turn = column.kinds[turn], device, column, turn
+    def __init__(self, column: Column, leaf: int, device: torch.device) -> None:
+        self.kind, self.device, self._column, self._leaf = column.kinds[leaf], device, column, leaf
 
     def read(self, positions: torch.Tensor) -> torch.Tensor:
-        return self._column.read_leaf(self._turn, positions).to(self.device)
+        return self._column.read_leaf(self._leaf, positions).to(self.device)
 
     def write(self, positions: torch.Tensor, items: torch.Tensor) -> None:
-        self._column.write_leaf(self._turn, positions, items)
+        self._column.write_leaf(self._leaf, positions, items)

@@ -1,6 +1,6 @@
 """`Columns`: the leaves of all rows of a storage, each where its codec and its size put it.
 
-Small leaves are kept as they are, and so are others that are not to be compressed.
+Small leaves are kept uncompressed, and so are others that are not to be compressed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Columns:
 
     Args:
         kinds: What each leaf is, by name.
-        codec: None for all as they are, a codec for all that are not small, or a mapping of names to those.
+        codec: None for no compression, a codec for all that are not small, or a mapping of names to these.
         device: Where they are kept.
     """
 
@@ -54,8 +54,8 @@ class Columns:
         shape, rows = (self._count, *lanes), range(self._count)
         found = {name: leaf.view(*shape, *leaf.shape[1:]) for name, leaf in (self._small.fields | self._dense).items()}
         for column in self._compressed:
-            for turn, kind in enumerate(column.kinds):
-                found[kind.name] = CompressedTensor(ColumnLeaf(column, turn, self.device), rows, lanes)
+            for leaf, kind in enumerate(column.kinds):
+                found[kind.name] = CompressedTensor(ColumnLeaf(column, leaf, self.device), rows, lanes)
         return found
 
     def read(self, positions: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -74,11 +74,11 @@ class Columns:
     def write(
         self, positions: torch.Tensor, values: Mapping[str, torch.Tensor], *, is_row: bool, is_held: bool
     ) -> None:
-        """Puts items, (positions, *shape) of each leaf, to positions none of which comes twice: all of it, or nothing.
+        """Writes items, (positions, *shape) of each leaf, to positions that all differ: all of them, or nothing.
 
         Args:
             is_row: Whether the positions are those of one row.
-            is_held: Whether there may be something at these positions that somebody can still read.
+            is_held: Whether these positions may hold items that can still be read.
         """
         undo: list[Callable[[], object]] = []
         several = sum(len(column.kinds) for column in self._compressed) > 1  # one alone is written whole, or not at all
@@ -103,7 +103,7 @@ class Columns:
             column.items.clear()
 
     def usage(self, rows: int, transitions: int, capacity: int) -> MemoryUsage:
-        """Returns what is held in so many rows."""
+        """Returns how much memory so many rows take."""
         keys = {column.name: column.usage(rows) for column in self._compressed}
         for name, leaf in self._dense.items():
             keys[name] = KeyUsage(rows * self._lanes * self.kinds[name].nbytes, leaf.nbytes, 0, PLAIN)
@@ -116,8 +116,8 @@ class Columns:
             "compressed": {column.name: column.items.state_dict() for column in self._compressed},
         }
 
-    def loading(self, state: Mapping[str, Any]) -> Callable[[], object]:
-        """Checks a state, and returns a function that takes it over."""
+    def prepare_load(self, state: Mapping[str, Any]) -> Callable[[], object]:
+        """Checks a state, and returns a function that loads it."""
         compressed = {column.name: column for column in self._compressed}
         parts: dict[str, Mapping[str, Any]] = {
             "small": self._small.fields,
@@ -132,8 +132,8 @@ class Columns:
                 )
         for name, leaf in self._dense.items():
             check_tensor(state["dense"][name], leaf, name)
-        ready = [self._small.loading(state["small"])]
-        ready += [column.items.loading(state["compressed"][name]) for name, column in compressed.items()]
+        ready = [self._small.prepare_load(state["small"])]
+        ready += [column.items.prepare_load(state["compressed"][name]) for name, column in compressed.items()]
 
         def take() -> None:
             for name, leaf in self._dense.items():
@@ -145,7 +145,7 @@ class Columns:
 
 
 def _codecs(kinds: Mapping[str, Kind], codec: Any) -> dict[str, Any]:
-    """Returns the codec that each leaf is kept with; None for those that are kept as they are."""
+    """Returns the codec that each leaf is kept with; None for those that are kept uncompressed."""
     rule = Codecs(codec, list(kinds))
     if not isinstance(codec, Mapping):
         is_none = codec is None or (isinstance(codec, str) and codec == "none")

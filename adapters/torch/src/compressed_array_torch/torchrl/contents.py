@@ -1,4 +1,4 @@
-"""`Contents`: what a storage holds: rows of data of one structure, in columns."""
+"""`Contents`: all that a storage holds, which is rows of data of one structure, in columns."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ class Contents:
         return plan.structure.put_together(self.columns.tensors(plan.lanes), plan.shape, self._place.device)
 
     def read(self, positions: torch.Tensor, *, are_rows: bool) -> Any:
-        """Returns data of these positions, which are whole rows or any, where batches go."""
+        """Returns data of these positions, which are whole rows or any others, on the device of batches."""
         leaves, unnamed = self.columns.read(positions), 0 if are_rows else len(self.plan.lanes)
         return self.plan.structure.put_together(leaves, positions.shape, self._place.delivery.device, unnamed)
 
     def write(self, positions: torch.Tensor, data: Any, *, is_row: bool, held: int) -> None:
-        """Puts data to positions; raises StepError before anything has changed if it is not of these shapes and dtypes.
+        """Writes data; raises StepError before anything has changed if it is not of these shapes and dtypes.
 
         Args:
             is_row: Whether they are one row.
@@ -111,13 +111,13 @@ class Contents:
     def state_dict(self) -> dict[str, Any]:
         return {**self.plan.describe(), "columns": self.columns.state_dict()}
 
-    def loading(self, state: Mapping[str, Any]) -> Callable[[], object]:
-        """Checks a state, and returns a function that takes it over."""
+    def prepare_load(self, state: Mapping[str, Any]) -> Callable[[], object]:
+        """Checks a state, and returns a function that loads it."""
         if any(state[name] != part for name, part in self.plan.describe().items()):
             raise BufferStateError(
                 "this is the state of a storage of another size, or with other keys, shapes or dtypes"
             )
-        return self.columns.loading(state["columns"])
+        return self.columns.prepare_load(state["columns"])
 
 
 def rows_for(size: int, lanes: tuple[int, ...]) -> int:

@@ -1,8 +1,8 @@
-"""`CompressedTensor`: rows that lie compressed, as a tensor; what is asked for is decoded when it is asked for.
+"""`CompressedTensor`: compressed rows as a tensor, which decodes items when they are used.
 
 TorchRL looks at one key of all that a storage holds (`storage[:]["next", "done"]`) and throws the rest away, so that
-rest must not be decoded. A slice of rows is a view, as of any tensor, and what is written to it is stored. Whatever
-else is made of it is made of decoded items and is a copy.
+rest must not be decoded. A slice of rows is a view, as of any tensor, and what is written to it is stored. Every
+other operation works on decoded items, and gives a copy.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map  # what torch's own guide to such classes uses
 
 from compressed_array.errors import UnsupportedOperationError
-from compressed_array_torch._tensors import Kind
+from compressed_array_torch._tensors import Kind, as_tensor
 
-# These reach for memory without asking for an operation.
+# These reach for a tensor's memory without going through an operation of torch.
 DECODED = {
     torch.Tensor.__array__,
     torch.Tensor.__deepcopy__,
@@ -124,11 +124,11 @@ class CompressedTensor(torch.Tensor):
             items[parts] = value
             value = items
         positions = positions_of(key, self._rows, self._lanes)
-        items = self._leaf.kind.cast(torch.as_tensor(value)).expand(*positions.shape, *self._leaf.kind.shape)
+        items = self._leaf.kind.cast(as_tensor(value)).expand(*positions.shape, *self._leaf.kind.shape)
         self._leaf.write(positions.reshape(-1), items.reshape(positions.numel(), *self._leaf.kind.shape))
 
     def _reach_into_items(self, parts: tuple[Any, ...]) -> bool:
-        """Whether the parts of a key say more than which items are meant."""
+        """Whether the parts of a key pick something inside items, and not just items."""
         if any(part is None or part is Ellipsis or isinstance(part, bool) for part in parts):
             return True
         return axes_of(parts) > 1 + len(self._lanes)
@@ -152,7 +152,7 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[C
 
 
 def positions_of(key: Any, rows: range, lanes: tuple[int, ...]) -> torch.Tensor:
-    """Returns what a key takes out of a tensor of positions that has these rows, and in each of them so many lanes."""
+    """Returns the positions that a key picks among these rows, each of which has a grid of lanes."""
     size, key = prod(lanes), as_torch_key(key)
     if isinstance(key, int):
         return rows[key] * size + torch.arange(size).reshape(lanes)
@@ -192,7 +192,7 @@ def is_integers(part: Any) -> bool:
 
 
 def _bounded(indices: torch.Tensor, length: int) -> torch.Tensor:
-    """Returns indices from 0 on, if there is such a row for each."""
+    """Returns indices counted from 0, if there is a row for each; raises IndexError otherwise."""
     if indices.numel():
         low, high = (int(bound) for bound in torch.aminmax(indices))
         if low < -length or high >= length:

@@ -1,7 +1,7 @@
 """`CompressedStorage`: a storage for TorchRL's replay buffers that keeps what is large compressed.
 
-It is a `TensorStorage`, whose methods run as they are: what it holds is a TensorDict, or whatever else was added, of
-tensors that are views of plain memory or decode what is asked of them. Told anew is only how all keys are written and
+It is a `TensorStorage`, whose own methods run unchanged: what it holds is a TensorDict, or whatever else was added, of
+tensors that are views of plain memory, or decode what is read from them. Overridden is only how all keys are written or
 read at once.
 """
 
@@ -44,7 +44,7 @@ FILE = "compressed_storage.pt"
 
 
 class CompressedStorageCheckpointer(StorageCheckpointerBase):
-    """Saves a compressed storage as it is, in one file."""
+    """Saves a compressed storage in one file, without decoding it."""
 
     def dumps(self, storage: CompressedStorage, path: Any) -> None:
         folder = Path(path)
@@ -72,8 +72,8 @@ class CompressedStorageCheckpointer(StorageCheckpointerBase):
 class CompressedStorage(TensorStorage):
     """A storage of `max_size` items, for `ReplayBuffer` and `TensorDictReplayBuffer`.
 
-    What is added first says what items are made of: a TensorDict or tensorclass, a tensor, or a tree of them. Keys of
-    up to 256 bytes are kept as they are, larger ones compressed. `x` and `("next", x)` of the same shape and
+    What is added first determines what items are made of: a TensorDict or tensorclass, a tensor, or a tree of them.
+    Keys of up to 256 bytes are kept uncompressed, larger ones compressed. `x` and `("next", x)` of the same shape and
     dtype share what they have in common.
 
     Items that are read one by one, or by indices, are copies on `device`. A slice is a view, as of TorchRL's own
@@ -82,12 +82,20 @@ class CompressedStorage(TensorStorage):
     A pickled storage is a copy. It cannot be shared with other processes, and refuses to be.
 
     Args:
-        codec: How keys of more than 256 bytes are kept: "auto" by what is best for them, None as they are, or a codec
-            of `compressed_array` such as "delta", "delta-zstd" or "zstd-3"; a mapping says so for each key, which is a
+        max_size: How many items there is room for.
+        codec: How keys of more than 256 bytes are kept: "auto" by what is best for them, None uncompressed, or a codec
+            of `compressed_array` such as "delta", "delta-zstd" or "zstd-3"; a mapping has one for each key, which is a
             tuple, or a string with dots between nested names.
         device: Where batches go.
-        store_device: Where items are kept and indices drawn; the host if nothing is said.
-        ndim: How many axes of the data count items; along the first one runs time, in streams along the others.
+        store_device: Where items are kept and indices drawn; by default the host.
+        ndim: How many axes of the data count items: the first is time, the others count streams.
+
+    >>> from tensordict import TensorDict
+    >>> from torchrl.data import ReplayBuffer
+    >>> buffer = ReplayBuffer(storage=CompressedStorage(1000), batch_size=16)
+    >>> _ = buffer.extend(TensorDict({"pixels": torch.ones(8, 3, 84, 84, dtype=torch.uint8)}, batch_size=[8]))
+    >>> buffer.sample()["pixels"].shape
+    torch.Size([16, 3, 84, 84])
     """
 
     _default_checkpointer = CompressedStorageCheckpointer
@@ -106,16 +114,22 @@ class CompressedStorage(TensorStorage):
             raise BufferOptionError(f"max_size and ndim are from 1 on, not {max_size} and {ndim}")
         if isinstance(codec, Mapping):
             codec = {".".join(key) if isinstance(key, tuple) else key: word for key, word in codec.items()}
-        Codecs(codec, list(codec) if isinstance(codec, dict) else [])  # refuses what is none
-        # "compilable" is what TorchRL calls counters of this process alone: of those that it shares with forked ones
-        # they would learn of items that they do not have.
+        Codecs(codec, list(codec) if isinstance(codec, dict) else [])  # refuses what is no codec
+        # "compilable" is TorchRL's name for counters that belong to this process alone: by its other counters, forked
+        # processes would learn of items that they do not have.
         super().__init__(None, max_size, device=torch.device(store_device or CPU), ndim=int(ndim), compilable=True)
         self._place = Place(codec, self.device, Delivery(torch.device(device)))
         self._contents: Contents | None = None
         self._process = os.getpid()
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
-        """Writes items; what does not fit is refused, and nothing has changed."""
+        """Writes items; what does not fit is refused before anything has changed.
+
+        Args:
+            cursor: Where the items go: an index, several of them, or a slice.
+            data: The items: a TensorDict or tensorclass, a tensor, a tree of them, or a list of such items.
+            set_cursor: Whether this is where the storage was written last, and its length goes up to there.
+        """
         if os.getpid() != self._process:
             raise UnsupportedOperationError(
                 f"this storage is one of process {self._process}, which would not see what another one writes: send "
@@ -136,7 +150,11 @@ class CompressedStorage(TensorStorage):
         self._bump_mutation_revision()
 
     def get(self, index: Any) -> Any:
-        """Returns items: views if they are a slice, or else copies on `device`."""
+        """Returns items: views if they are a slice, or else copies on `device`.
+
+        Args:
+            index: Which items: an index, several of them, a slice, or a tuple of these for several axes.
+        """
         parts = index if isinstance(index, tuple) else (index,)
         if self._contents is None or any(part is Ellipsis or isinstance(part, slice) for part in parts):
             return super().get(index)
@@ -160,7 +178,7 @@ class CompressedStorage(TensorStorage):
             self._contents.columns.clear()
 
     def memory_usage(self) -> MemoryUsage:
-        """Returns what is held now, and what a storage that compresses nothing would hold."""
+        """Returns how much memory is held now, and how much a storage that compresses nothing would hold."""
         if self._contents is None:
             return MemoryUsage(0, self.max_size, {}, 0)
         return self._contents.columns.usage(self._len_along_dim0, len(self), self.max_size)
@@ -174,7 +192,11 @@ class CompressedStorage(TensorStorage):
         return {"class": type(self).__name__, "_len": len(self), "initialized": self.initialized, **held}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes over the state of a storage made with the same arguments; any other is refused and changes nothing."""
+        """Takes over the state of a storage made with the same arguments.
+
+        Args:
+            state_dict: What `state_dict` returned. Any other is refused and changes nothing.
+        """
         if state_dict.get("class") != type(self).__name__:
             raise BufferStateError(f"this is not the state of a {type(self).__name__}")
         contents = self._contents
@@ -182,7 +204,7 @@ class CompressedStorage(TensorStorage):
             count, is_full = int(state_dict["_len"]), bool(state_dict["initialized"])
             if is_full:
                 contents = contents or self._new(self._plan_of(state_dict))
-                take = contents.loading(state_dict)
+                take = contents.prepare_load(state_dict)
         except BufferStateError:
             raise
         except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -199,7 +221,7 @@ class CompressedStorage(TensorStorage):
         self._bump_mutation_revision()
 
     def _plan_of(self, state: Mapping[str, Any]) -> Plan:
-        """Returns what the rows of a state are made of, if there is room for as many here."""
+        """Returns what the rows of a state are made of, if this storage has as many; raises otherwise."""
         plan = Plan.described(state)
         if plan.rows != rows_for(self.max_size, plan.lanes) or len(plan.lanes) != self.ndim - 1:
             raise BufferStateError(
@@ -226,7 +248,7 @@ class CompressedStorage(TensorStorage):
         self._contents, self._process = None, os.getpid()
         if held is not None:
             contents = self._new(held[0])
-            contents.loading(held[1])()
+            contents.prepare_load(held[1])()
             self._use(contents)
 
 

@@ -19,15 +19,15 @@ from tensordict import TensorDict, is_non_tensor, is_tensor_collection, is_tenso
 from compressed_array_torch.errors import BufferStateError, StepError
 
 PLAIN: dict[str, type] = {"TensorDict": TensorDict, "dict": dict, "list": list, "tuple": tuple}
-ONLY = "data"  # what a tensor is called that is all there is
-Way = tuple[str, ...]
+ONLY = "data"  # the name of a tensor that is the whole data
+KeyPath = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Branch:
     """A node of data: its class, and its parts by key.
 
-    Of nodes with a batch size also that of one item, and what the axes of one row are called.
+    For nodes with a batch size, also the batch size of one item, and the names of the axes of one row.
     """
 
     made_of: type
@@ -38,7 +38,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Structure:
-    """The names of tensors, keys joined by dots, where the tensors are in data."""
+    """The nodes of data, with the names of its tensors, which are keys joined by dots, where the tensors are."""
 
     root: Branch | str
 
@@ -58,7 +58,7 @@ class Structure:
         return tuple(_names(self.root))
 
     def taken_apart(self, data: Any) -> dict[str, torch.Tensor]:
-        """Returns the tensors of data by name, if it is made as this says."""
+        """Returns the tensors of data by name, if it has this structure; raises StepError otherwise."""
         try:
             found = dict(_leaves(data, ()))
         except RuntimeError as error:  # of a lazy stack
@@ -74,10 +74,10 @@ class Structure:
     def put_together(
         self, tensors: Mapping[str, torch.Tensor], batch: torch.Size, device: torch.device | None, unnamed: int = 0
     ) -> Any:
-        """Returns data made as this says of other tensors, which begin with these batch axes.
+        """Returns data of this structure made of other tensors, which begin with these batch axes.
 
         Args:
-            unnamed: How many of a row's axes are not among them as they were.
+            unnamed: How many of a row's first axes the tensors do not have, whose names are then left out.
         """
         return _built(self.root, tensors, batch, device, unnamed)
 
@@ -99,7 +99,7 @@ def first_row(data: Any) -> Any:
 
 
 def stacked(rows: list[Any]) -> Any:
-    """Returns rows that come one by one, as several."""
+    """Returns the rows of a list as data with several rows."""
     if not rows:
         raise StepError("there is nothing in the list")
     structure = Structure.of(rows[0], 0)
@@ -111,11 +111,11 @@ def stacked(rows: list[Any]) -> Any:
     return structure.put_together(tensors, torch.Size([len(rows)]), None)
 
 
-def _parts(node: Any, way: Way) -> Iterable[tuple[Any, Any]] | None:
+def _parts(node: Any, path: KeyPath) -> Iterable[tuple[Any, Any]] | None:
     """Returns the keys and values of a node; None if it is a tensor."""
     if isinstance(node, torch.Tensor):
         if node.is_nested or node.layout is not torch.strided:
-            raise StepError(f"{_name(way)} is a nested or sparse tensor, and only dense ones are stored")
+            raise StepError(f"{_name(path)} is a nested or sparse tensor, and only dense ones are stored")
         return None
     if type(node) is dict or (is_tensor_collection(node) and not is_non_tensor(node)):
         items: Iterable[tuple[Any, Any]] = node.items()
@@ -123,25 +123,25 @@ def _parts(node: Any, way: Way) -> Iterable[tuple[Any, Any]] | None:
     if type(node) in (list, tuple):
         return enumerate(node)
     raise StepError(
-        f"{_name(way)} is of type {type(node).__name__}; what is stored is tensors, in TensorDicts, tensorclasses, "
+        f"{_name(path)} is of type {type(node).__name__}; what is stored is tensors, in TensorDicts, tensorclasses, "
         "dicts, lists and tuples"
     )
 
 
-def _leaves(node: Any, way: Way) -> Iterator[tuple[str, torch.Tensor]]:
-    parts = _parts(node, way)
+def _leaves(node: Any, path: KeyPath) -> Iterator[tuple[str, torch.Tensor]]:
+    parts = _parts(node, path)
     if parts is None:
-        yield _name(way), node
+        yield _name(path), node
         return
     for key, part in parts:
-        yield from _leaves(part, (*way, str(key)))
+        yield from _leaves(part, (*path, str(key)))
 
 
-def _branch(node: Any, way: Way, lanes: int) -> Branch | str:
-    parts = _parts(node, way)
+def _branch(node: Any, path: KeyPath, lanes: int) -> Branch | str:
+    parts = _parts(node, path)
     if parts is None:
-        return _name(way)
-    branches = {key: _branch(part, (*way, str(key)), lanes) for key, part in parts}
+        return _name(path)
+    branches = {key: _branch(part, (*path, str(key)), lanes) for key, part in parts}
     if not is_tensor_collection(node):
         return Branch(type(node), branches)
     if node.ndim < lanes:
@@ -151,8 +151,8 @@ def _branch(node: Any, way: Way, lanes: int) -> Branch | str:
     return Branch(made_of, branches, tuple(node.batch_size[lanes:]), tuple(node.names) if any(node.names) else ())
 
 
-def _name(way: Way) -> str:
-    return ".".join(way) or ONLY
+def _name(path: KeyPath) -> str:
+    return ".".join(path) or ONLY
 
 
 def _names(node: Branch | str) -> Iterator[str]:
