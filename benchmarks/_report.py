@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks._measure import READS
+from benchmarks._runs import note
 
 HELD_RUNS, TRIES, BUSY = 3, 3, 0.25
 RESULTS = Path(__file__).parent / "results"
@@ -116,6 +117,7 @@ def write_csv(file: Path) -> None:
         rows = csv.writer(sink, lineterminator="\n")
         rows.writerow((*Figure._fields, "verdict"))
         rows.writerows((*figure[:3], f"{figure.value:.4g}", *figure[4:], figure.verdict) for figure in figures)
+    note(file)
 
 
 def draw(

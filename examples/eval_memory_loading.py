@@ -2,7 +2,7 @@
 
     pip install -e "packages/compressed-array[fast]" -e "adapters/sb3[atari,progress]"
     pip install sb3-extra-buffers zstd                  # to have its figures beside ours
-    python -m examples.eval_memory_loading              # 10,000 transitions of MsPacman, half an hour
+    python -m examples.eval_memory_loading              # 10,000 transitions of MsPacman; half an hour, mostly zstd22
     python -m examples.eval_memory_loading --codecs zstd-3 rle-jit auto
     python -m examples.eval_memory_loading --smoke      # some seconds
 

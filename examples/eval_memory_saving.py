@@ -2,7 +2,7 @@
 
     pip install -e "packages/compressed-array[fast]" -e "adapters/sb3[atari,progress]"
     pip install sb3-extra-buffers zstd                  # to have its figures beside ours
-    python -m examples.eval_memory_saving               # 10,000 transitions of MsPacman, half an hour
+    python -m examples.eval_memory_saving               # 10,000 transitions of MsPacman; half an hour, mostly zstd22
     python -m examples.eval_memory_saving --codecs zstd-3 rle-jit auto
     python -m examples.eval_memory_saving --smoke       # some seconds
 
@@ -12,8 +12,8 @@ of CPU time in `add`, since a busy machine would spoil any other. It fails if an
 value, or if `auto` takes more memory than any codec in the list.
 
 SB3 and sb3-extra-buffers run with `optimize_memory_usage`, as in the latter's own table: the next observation is that
-of the row after, which at the end of an episode is wrong. Ours holds the true one: `auto` and `delta` find what is the
-same and keep it once, a codec that does not look at the step before keeps both.
+of the row after, which at the end of an episode is wrong. Ours holds the true one, and keeps it once where it is the
+next step's observation.
 """
 
 from __future__ import annotations
