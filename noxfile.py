@@ -95,6 +95,10 @@ print(cat.__version__, buffer)
 }
 
 
+# Runs tests on several cores. It is installed together with what they need, since pip takes seconds to begin.
+PYTEST = "pytest-xdist"
+
+
 def install(session: nox.Session, *what: str) -> None:
     # Without compiling what may never be imported: of torch alone that takes longer than all its tests' imports.
     session.install("--no-compile", "-c", "constraints.txt", *what)
@@ -102,12 +106,13 @@ def install(session: nox.Session, *what: str) -> None:
 
 def run_tests(session: nox.Session, *arguments: str, profile: str = "default", may_be_none: bool = False) -> None:
     """pytest on all cores. Libraries get one thread in each process: more would wait for each other."""
-    install(session, "pytest-xdist")
     workers = ("-n", str(os.cpu_count() or 1), "--dist", "worksteal")
+    # Whoever adds a slow test sees it: all sessions together should take no more than twelve minutes.
+    slowest = ("--durations", "8", "--durations-min", "2")
     # Tests start hundreds of processes, each of which would compile what it imports if nobody may keep it.
     env = {"OMP_NUM_THREADS": "1", "HYPOTHESIS_PROFILE": profile, "PYTHONDONTWRITEBYTECODE": ""}
-    # pytest ends with 5 where it finds no test.
-    session.run("pytest", *workers, *arguments, *session.posargs, env=env, success_codes=[0, 5] if may_be_none else [0])
+    ends = [0, 5] if may_be_none else [0]  # pytest ends with 5 where it finds no test
+    session.run("pytest", *workers, *slowest, *arguments, *session.posargs, env=env, success_codes=ends)
 
 
 @nox.session
@@ -132,15 +137,18 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session, env: str) -> None:
     """The tests of one package, with nothing installed that it does not ask for."""
     folders, needs = TESTS[env]
-    install(session, *needs)
-    run_tests(session, *folders, "-m", "not slow and not same_everywhere" if env == "core-min" else "not slow")
+    install(session, PYTEST, *needs)
+    if env == "core-min":  # a second time what `core` runs, slower and with less installed
+        run_tests(session, *folders, "-m", "not slow and not same_everywhere", profile="fewer")
+    else:
+        run_tests(session, *folders, "-m", "not slow")
 
 
 @nox.session(default=False)
 def quick(session: nox.Session) -> None:
     """Style, and the tests that take no time, in two minutes: for while one works on something."""
     adapters = ("-e", f"{SB3}[atari,contrib,progress]", "-e", SBX, "-e", TORCH)
-    install(session, "ruff", "-e", f"{CORE}[cli,fast,testing,video]", *adapters)
+    install(session, PYTEST, "ruff", "-e", f"{CORE}[cli,fast,testing,video]", *adapters)
     session.run("ruff", "check", ".")
     run_tests(session, "tests", "-m", "not slow and not long", profile="quick")
 
@@ -150,7 +158,7 @@ def quick(session: nox.Session) -> None:
 def slow(session: nox.Session, env: str) -> None:
     """The tests that take minutes, and those of properties with a thousand examples each."""
     folders, needs = TESTS[env]
-    install(session, *needs)
+    install(session, PYTEST, *needs)
     patient = ("-o", "faulthandler_timeout=1800")
     run_tests(session, *folders, "-m", "slow", *patient)
     run_tests(session, *folders, "-m", "hypothesis and not slow", *patient, profile="thorough", may_be_none=True)

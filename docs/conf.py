@@ -29,7 +29,7 @@ extensions = [
     "repository_directives",
     "results_directives",
 ]
-exclude_patterns = ["_build", "_tools"]
+exclude_patterns = ["_build", "_readme", "_tools"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -75,8 +75,16 @@ def read_plainly(app: Sphinx, what: str, name: str, obj: Any, options: Any, line
         if not line.lstrip().startswith((">>>", "...")):
             lines[number] = re.sub(r"(?<=[( ])\*(?=[a-z])", r"\\*", line)
     if what == "property":
-        lines.insert(0, "")  # or napoleon takes what stands before a colon in the first line for a type
+        lines.insert(0, "\\ ")  # nothing, or napoleon takes what stands before a colon in the first line for a type
+
+
+def name_aliases(app: Sphinx, domain: str, kind: str, content: Any) -> None:
+    """An alias in a union is shown by its name, where Sphinx 9.0 shows `TypeAliasForwardRef('its.name') | None`."""
+    for types in app.env.current_document.autodoc_annotations.values():
+        for parameter, said in types.items():
+            types[parameter] = re.sub(r"TypeAliasForwardRef\('([\w.]+)'\)", r"\1", said)
 
 
 def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", read_plainly, priority=400)  # before napoleon's, at 500
+    app.connect("object-description-transform", name_aliases, priority=400)  # before they are put into the page, at 500

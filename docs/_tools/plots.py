@@ -97,8 +97,8 @@ def tradeoff() -> Drawing:
     for number, (colour, name) in enumerate(
         (("ours", "CompressedReplayBuffer, by codec"), ("other", "sb3-extra-buffers"), ("quiet", "Stable-Baselines3"))
     ):
-        drawing.dot(WIDTH - 232, y + number * 17 - 4, colour)
-        drawing.text(WIDTH - 220, y + number * 17, name, size=12)
+        drawing.dot(WIDTH - 246, y + number * 17 - 4, colour)
+        drawing.text(WIDTH - 234, y + number * 17, name, size=12)
     return drawing
 
 

@@ -5,6 +5,7 @@ stream: MsPacman
 columns: {held: memory, "read 32 of SB3's": "`sample(32)`"}
 rows: {CompressedReplayBuffer auto: "`CompressedReplayBuffer`"}
 ```
+Instead of `rows`, `every: {SB3: Stable-Baselines3}` shows all of some streams, and what these are called.
 {figure}`replay; MsPacman; CompressedReplayBuffer auto; held`     one figure, in a sentence
 ```{drawing} group                        an SVG of `drawings` or `plots`
 ```
@@ -21,11 +22,19 @@ from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from drawings import DRAWINGS
 from plots import PLOTS
-from results import RESULTS, ROOT, NoSuchFigureError, figure
+from results import RESULTS, ROOT, RUNS, NoSuchFigureError, figure, measured_with, rows
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 FIGURES = DRAWINGS | PLOTS
+
+
+def labels(name: str, called: dict[str, str]) -> dict[str, str]:
+    """Returns what a table calls each contender of some streams: by its name, and by what the stream is called."""
+    there = dict.fromkeys((row["stream"], row["contender"]) for row in rows(name) if row["stream"] in called)
+    return {
+        f"{stream}; {who}": called[stream] if who == stream else f"`{who}`, {called[stream]}" for stream, who in there
+    }
 
 
 class Measured(SphinxDirective):
@@ -40,7 +49,8 @@ class Measured(SphinxDirective):
         self.env.note_dependency(str(RESULTS / f"{name}.csv"))
         lines = ["| | " + " | ".join(asked["columns"].values()) + " |", "|---" * (len(asked["columns"]) + 1) + "|"]
         try:
-            for contender, label in asked["rows"].items():
+            contenders = labels(name, asked["every"]) if "every" in asked else asked["rows"]
+            for contender, label in contenders.items():
                 # A row may be of another stream: "stream; contender".
                 stream, _, who = contender.rpartition("; ")
                 cells = [
@@ -55,6 +65,9 @@ class Measured(SphinxDirective):
         self.state.nested_parse(StringList(lines, source=name), self.content_offset, container)
         source = f"From `benchmarks/results/{name}.csv`; `nox -s bench -- {asked.get('command', name)}` measures it."
         note = nodes.container(classes=["measured-source"])
+        if with_what := measured_with(name):
+            self.env.note_dependency(str(RUNS))
+            source += f" {with_what}"
         self.state.nested_parse(StringList([source], source=name), self.content_offset, note)
         return [container, note]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -24,6 +25,15 @@ def test_what_is_kept_is_what_the_script_makes(script: str, tmp_path: Path) -> N
     made, kept = ({file.name: file.read_bytes() for file in folder.iterdir()} for folder in (tmp_path, MADE[script]))
     assert made
     assert made == kept, f"what it is made from has changed: python docs/_tools/{script}"
+
+
+def test_figures_in_readmes_are_those_that_were_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(TOOLS))
+    made = importlib.import_module("readme_figures")
+    readmes = made.readmes()
+    assert {readme.parent.name for readme in readmes} >= {ROOT.name, "sb3", "sbx", "torch"}
+    outdated = [str(readme.relative_to(ROOT)) for readme in readmes if made.written(readme) != readme.read_text()]
+    assert outdated == [], "they were measured anew: python docs/_tools/readme_figures.py"
 
 
 def anchors(document: Path) -> set[str]:
