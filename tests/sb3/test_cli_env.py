@@ -23,7 +23,12 @@ import compressed_array as ca
 import compressed_array_sb3
 from compressed_array._cli.app import app
 from compressed_array._cli.play import play
-from compressed_array_sb3 import CompressedDictReplayBuffer, CompressedReplayBuffer, GpuReplayBuffer
+from compressed_array_sb3 import (
+    CompressedDictReplayBuffer,
+    CompressedPrioritizedReplayBuffer,
+    CompressedReplayBuffer,
+    GpuReplayBuffer,
+)
 
 pytestmark = pytest.mark.long
 
@@ -172,7 +177,8 @@ def filled(kind: type, space: spaces.Space[Any], **options: Any) -> Any:
     def obs(step: int) -> Any:
         image = np.zeros((2, 1, 40, 40), np.uint8)
         image[..., step % 40] = 7
-        return {"image": image, "state": rng.random((2, 3), np.float32)} if isinstance(space, spaces.Dict) else image
+        both = {"image": image, "state": rng.random((2, 3), np.float32)}
+        return both if isinstance(space, spaces.Dict) else both["image" if len(space.shape or ()) == 3 else "state"]
 
     for step in range(30):
         buffer.add(obs(step), obs(step + 1), np.zeros(2), np.zeros(2), np.zeros(2), [{}, {}])
@@ -207,6 +213,62 @@ def test_buffers_are_described_as_they_describe_themselves(
     assert invoke("inspect", file).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "space", "compressed"),
+    [
+        (CompressedReplayBuffer, IMAGE, 2),
+        (CompressedDictReplayBuffer, BOTH, 2),
+        (CompressedPrioritizedReplayBuffer, IMAGE, 2),
+        (GpuReplayBuffer, IMAGE, 2),
+        (CompressedReplayBuffer, BOTH["state"], 0),
+    ],
+)
+def test_verify_says_what_of_a_buffer_it_can_check(
+    tmp_path: Path, kind: type, space: spaces.Space[Any], compressed: int
+) -> None:
+    file, buffer = tmp_path / "buffer.pkl", filled(kind, space)
+    file.write_bytes(pickle.dumps(buffer))
+    held: dict[str, Any] = {name: getattr(buffer, name) for name in ("actions", "rewards", "dones", "timeouts")}
+    if hasattr(buffer, "priorities"):
+        held["priorities"] = buffer.priorities[np.arange(buffer.priorities.capacity)]
+    for name in ("observations", "next_observations"):
+        value = getattr(buffer, name)
+        parts = {f"{name}[{key!r}]": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+        held |= parts
+    plain = {name: array for name, array in held.items() if isinstance(array, np.ndarray)}
+    plain = {name: array for name, array in plain.items() if not isinstance(array, ca.CompressedArray)}
+    said = answer("verify", file, "--trust")
+    assert (said["arrays"], sorted(said["unchecked"])) == (len(held), sorted(plain))
+    assert said["decoded_bytes"] == sum(array.nbytes for name, array in held.items() if name not in plain)
+    assert said["checksums"] == ("items" if compressed else "none")
+    shown = invoke("verify", file, "--trust").stdout
+    assert "sound" not in shown
+    assert f"  {len(plain)} plain arrays, " in shown
+    assert (f"  {compressed} compressed arrays: every item decodes" in shown) == (compressed > 0)
+
+
+def test_a_flipped_byte_of_a_pickled_buffer_is_found_or_said_to_be_unchecked(tmp_path: Path) -> None:
+    file, buffer = tmp_path / "buffer.pkl", filled(CompressedReplayBuffer, IMAGE, codec="gzip")
+    buffer.rewards[:] = np.random.default_rng(0).random(buffer.rewards.shape, np.float32)
+    data = pickle.dumps(buffer)
+    at = data.index(buffer.rewards.tobytes())
+    file.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    assert not np.array_equal(pickle.loads(file.read_bytes()).rewards, buffer.rewards)
+    assert "rewards" in answer("verify", file, "--trust")["unchecked"]
+    at = data.index(buffer.observations.store.export(np.unique(buffer.observations.cells.numbers)[1:])[0].data[:50])
+    file.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    assert "changed" in invoke("verify", file, "--trust").stderr
+
+
+def test_observations_without_pictures_are_not_drawn(tmp_path: Path) -> None:
+    """The steps and environments of a plain array are no part of its items."""
+    file = tmp_path / "buffer.pkl"
+    file.write_bytes(pickle.dumps(filled(CompressedReplayBuffer, BOTH["state"])))
+    refused = invoke("inspect", file, "--trust", "--frames", tmp_path / "strip.png")
+    assert refused.exit_code == 2
+    assert "items of shape (3,) and dtype float32 are no pictures" in refused.stderr
+
+
 def test_device_arrays_are_read(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from compressed_array.torch import DeviceArray
@@ -239,7 +301,9 @@ def test_buffers_that_torch_has_saved_are_read(tmp_path: Path) -> None:
     assert said["arrays"]["rewards"]["codec"] is None
     assert (tmp_path / "strip.png").stat().st_size > 0
     assert "observations" in invoke("inspect", file).stdout
-    assert answer("verify", file)["arrays"] == len(said["arrays"])
+    verified = answer("verify", file)
+    assert (verified["arrays"], verified["checksums"], verified["unchecked"]) == (len(said["arrays"]), "all", [])
+    assert "buffer.pt: sound, a ReplayBuffer, " in invoke("verify", file).stdout
     for other, words in (
         ({"weights": torch.ones(3)}, "neither a device array nor a buffer"),
         (Path("of a class that torch does not trust"), "weights_only=True"),
@@ -249,6 +313,32 @@ def test_buffers_that_torch_has_saved_are_read(tmp_path: Path) -> None:
         assert result.exit_code == 1
         assert words in result.stderr
         assert len(result.stderr) < 300
+
+
+def test_changed_rewards_in_what_torch_has_saved_are_found(tmp_path: Path) -> None:
+    torch, cat = pytest.importorskip("torch"), pytest.importorskip("compressed_array_torch")
+    buffer = cat.ReplayBuffer(20, 2, (1, 30, 30), (), obs_dtype=torch.uint8, action_dtype=torch.int64)
+    for step in range(10):
+        obs, none = torch.full((2, 1, 30, 30), step, dtype=torch.uint8), torch.zeros(2)
+        buffer.add(obs, none.long(), none + 0.123 + step, none, obs + 1, none)
+    file = tmp_path / "buffer.pt"
+    torch.save(buffer.state_dict(), file)
+    data, reward = file.read_bytes(), np.float32(9.123).tobytes()
+    at = data.index(reward)
+    file.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    torch.load(file, weights_only=True)  # which does not notice
+    refused = invoke("verify", file)
+    assert refused.exit_code == 1
+    assert "was changed: its checksum is another" in refused.stderr
+    torch.serialization.set_crc32_options(compute_crc32=False)
+    try:
+        torch.save(buffer.state_dict(), file)
+    finally:
+        torch.serialization.set_crc32_options(compute_crc32=True)
+    said = answer("verify", file)
+    assert said["checksums"] == "items"
+    assert "rewards" in said["unchecked"]
+    assert "observations" not in said["unchecked"]
 
 
 def test_what_sb3_code_names_is_there() -> None:

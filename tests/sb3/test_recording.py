@@ -20,6 +20,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import compressed_array as ca
 import compressed_array.recording as core
+from compressed_array.errors import RecordingError
 from compressed_array_sb3 import CompressedRolloutBuffer
 from compressed_array_sb3.errors import BufferOptionError
 from compressed_array_sb3.recording import (
@@ -217,6 +218,116 @@ def test_callbacks_that_cannot_record_say_why() -> None:
     counted = core.DummyRecordBuffer()
     blind.learn(8, callback=RecordCallback(counted, "render"))
     assert counted.steps == 8
+
+
+class Living(Counting):
+    """Counts its steps in `info`, too, as the lives that are left."""
+
+    def step(self, action: Any) -> Any:
+        *rest, info = super().step(action)
+        return *rest, info | {"lives": self.length - self.at, "place": np.array([self.at, 0.5])}
+
+
+def living(*lengths: int) -> DummyVecEnv:
+    return DummyVecEnv([lambda length=length: Living(length) for length in lengths])
+
+
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_features_of_a_step_are_recorded_beside_it(tmp_path: Path, is_normalized: bool) -> None:
+    rollouts: list[Any] = []
+
+    class Rollouts(BaseCallback):
+        def _on_step(self) -> bool:
+            return True
+
+        def _on_rollout_end(self) -> None:
+            buffer: Any = self.model.rollout_buffer  # type: ignore[attr-defined]  # of PPO
+            rollouts.append((buffer.values.copy(), buffer.log_probs.copy()))
+
+    plain = living(5, 7)
+    env = VecNormalize(plain) if is_normalized else plain
+    recordings = [core.CompressedRecordBuffer(), core.FramelessRecordBuffer(size=20)]
+    known = ("env", "action", "reward", "done", "value", "log_prob")
+    features: dict[str, Any] = {name: lambda step, name=name: step[name] for name in known}
+    features |= {name: lambda step, name=name: step["info"][name] for name in ("lives", "place")}
+    model = PPO("MlpPolicy", env, n_steps=16, batch_size=16, n_epochs=1, device="cpu", seed=0)
+    model.learn(64, callback=CallbackList([RecordCallback(recordings, features=features), Rollouts()]))
+    values, log_probs = (np.concatenate(parts) for parts in zip(*rollouts, strict=True))
+    for i, (recording, length) in enumerate(zip(recordings, (5, 7), strict=True)):
+        held, at = recording.features, np.arange(32)[-len(recording) :] % length + 1
+        assert list(held) == list(features)
+        np.testing.assert_array_equal(held["value"], values[-len(recording) :, i])
+        np.testing.assert_array_equal(held["log_prob"], log_probs[-len(recording) :, i])
+        np.testing.assert_array_equal(held["lives"], length - at)
+        np.testing.assert_array_equal(held["place"], np.stack([at, np.full(len(at), 0.5)], 1))
+        np.testing.assert_array_equal(held["reward"], recording.rewards)
+        np.testing.assert_array_equal(held["action"], recording.actions)
+        np.testing.assert_array_equal(held["done"], at == length)
+        assert (held["env"] == i).all()
+        recording.save(tmp_path / "game.rec")
+        np.testing.assert_array_equal(core.load(tmp_path / "game.rec").features["lives"], length - at)
+
+
+def test_features_of_an_off_policy_training_are_recorded() -> None:
+    recording = core.RecordBuffer()
+    model = DQN("MlpPolicy", living(4), learning_starts=10, device="cpu", seed=0)
+    callback = RecordCallback(recording, features={"lives": lambda step: step["info"]["lives"]})
+    model.learn(20, callback=callback)
+    assert recording.features["lives"].tolist() == [3, 2, 1, 0] * 5
+    wrong = RecordCallback(recording, features={"v": lambda step: step["value"]})
+    with pytest.raises(
+        RecordingError, match="'v' asks for 'value'; of a step there are env, info, action, reward, done, and"
+    ):
+        model.learn(4, callback=wrong)
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "message"),
+    [
+        (None, RecordingError, "feature 'lives' is None in a step of environment 1; a feature is a number"),
+        ([1, [2, 3]], RecordingError, "feature 'lives' is .* in a step of environment 1"),
+        (np.zeros(2), RecordingError, r"lives have shape \(\) in this recording, not \(2,\)"),
+        (2.5, ca.LossyWriteError, "lives: "),
+        (KeyError("lives"), RecordingError, "'lives' asks for 'lives'; .* in its info .*place"),
+    ],
+)
+def test_a_feature_that_fails_later_loses_no_step_before(bad: Any, error: type[Exception], message: str) -> None:
+    def lives(step: dict[str, Any]) -> Any:
+        if step["env"] == 1 and step["info"]["place"][0] == 6:
+            if isinstance(bad, Exception):
+                raise bad
+            return bad
+        return step["info"]["lives"]
+
+    recordings = [core.CompressedRecordBuffer(), core.CompressedRecordBuffer()]
+    model = PPO("MlpPolicy", living(5, 7), n_steps=16, batch_size=16, n_epochs=1, device="cpu", seed=0)
+    with pytest.raises(error, match=message):
+        model.learn(64, callback=RecordCallback(recordings, features={"lives": lives}))
+    assert recordings[1].features["lives"].tolist() == [6, 5, 4, 3, 2]
+    assert recordings[0].features["lives"].tolist()[:5] == [4, 3, 2, 1, 0]
+    # What a recording refuses by itself is found as it is recorded, environment after environment.
+    assert len(recordings[0]) == 5 + (error is ca.LossyWriteError or isinstance(bad, np.ndarray))
+    assert [len(recording.frames) for recording in recordings] == [len(recording) for recording in recordings]
+
+
+def test_features_that_cannot_be_recorded_are_refused_at_once() -> None:
+    def one(step: Any) -> int:
+        return 1
+
+    game = core.RecordBuffer()
+    for name in ("frames", "rewards", "actions", "a/b", "", 3):
+        with pytest.raises(RecordingError, match="name"):
+            RecordCallback(game, features={name: one})  # type: ignore[dict-item]
+    for wrong in ({"lives": 3}, ["lives"], one):
+        with pytest.raises(BufferOptionError, match="functions of a step, by name"):
+            RecordCallback(game, features=wrong)  # type: ignore[arg-type]
+    for unnamed in (RecordBuffer(), FramelessRecordBuffer()):
+        with pytest.raises(BufferOptionError, match="features have no names: use the one of"):
+            RecordCallback([game, unnamed], features={"lives": one})
+    nothing = DummyRecordBuffer()
+    model = PPO("MlpPolicy", living(5), n_steps=8, batch_size=8, n_epochs=1, device="cpu")
+    model.learn(8, callback=RecordCallback(nothing, features={"lives": lambda step: step["info"]["none"]}))
+    assert nothing.steps == 8
 
 
 # Where sb3-extra-buffers fails

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import pickle
 import struct
@@ -94,8 +95,71 @@ def test_pictures_of_every_shape(tmp_path: Path, shape: tuple[int, ...], channel
     assert png(tmp_path / "strip.png").shape == (12, 40, channels)
 
 
-def test_vectors_are_no_pictures(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((5, 7)))
+def strip_of(folder: Path, items: np.ndarray) -> tuple[np.ndarray, str]:
+    """The pictures of all of a few items, and which channels of them are shown."""
+    np.save(folder / "a.npy", items)
+    said = answer("inspect", folder / "a.npy", "--frames", folder / "strip.png")["frames"]
+    assert said["items"] == list(range(len(items)))
+    strip = png(folder / "strip.png")
+    width = (strip.shape[1] + 2) // len(items)
+    return np.stack([strip[:, i * width : (i + 1) * width - 2] for i in range(len(items))]), said["shown"]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32, np.uint16])
+@pytest.mark.parametrize("channels", [2, 4])
+def test_an_opaque_last_channel_is_not_shown(tmp_path: Path, channels: int, dtype: type) -> None:
+    most = {np.float32: 1, np.uint16: 65535}.get(dtype, 255)
+    items = (np.random.default_rng(0).random((3, 9, 12, channels)) * most).astype(dtype)
+    items[0, 0, 0, :2], items[0, 0, 1, :2] = 0, most
+    strip, shown = strip_of(tmp_path, items)
+    assert (strip.shape, shown) == ((3, 9, 12, 1), f"the last of {channels} channels")
+    items[..., -1] = most
+    strip, shown = strip_of(tmp_path, items)
+    assert (strip.shape, shown) == ((3, 9, 12, channels - 1), "all channels but alpha")
+    np.testing.assert_allclose(strip, items[..., :-1].astype(float) * 255 / most, atol=1)
+    assert "  of each all channels but alpha\n" in text(
+        "inspect", tmp_path / "a.npy", "--frames", tmp_path / "strip.png"
+    )
+
+
+@pytest.mark.parametrize("order", ["first", "last"])
+def test_of_a_stack_of_frames_the_newest_is_shown(tmp_path: Path, order: str) -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (6, 9, 12), np.uint8)
+    items = np.stack([frames[i : i + 4] for i in range(3)])
+    strip, _ = strip_of(tmp_path, items if order == "first" else np.moveaxis(items, 1, 3))
+    np.testing.assert_array_equal(strip[..., 0], frames[3:])
+
+
+def test_brightness_is_the_same_in_all_pictures(tmp_path: Path) -> None:
+    levels = np.array([0, 0.25, 0.5, 1])
+    for items, expected in (
+        (levels, [0, 64, 128, 255]),
+        (levels * 4e-3, [0, 64, 128, 255]),
+        (levels - 0.5, [0, 64, 128, 255]),
+        (levels * 8 + 3, [70, 116, 162, 255]),  # from zero on, which is black
+        (np.int64([-(2**63), 0, 0, 2**63 - 1]), [0, 128, 128, 255]),
+        (np.array([-1.7e308, 0, 0, 1.7e308]), [0, 128, 128, 255]),
+        (np.array([np.nan, -np.inf, 1, np.inf]), [0, 0, 255, 255]),
+        (np.float16([0, 0, 0, 0]), [0, 0, 0, 0]),
+        (np.array([False, True, True, False]), [0, 255, 255, 0]),
+    ):
+        strip, _ = strip_of(tmp_path, np.broadcast_to(items[:, None, None], (4, 5, 7)))
+        assert strip[:, 0, 0, 0].tolist() == expected
+        assert (strip == strip[:, :1, :1]).all()
+
+
+@pytest.mark.parametrize("shape", [(7,), (), (0, 5), (5, 0), (5, 6, 0), (0, 5, 6), (0, 4, 5, 6)])
+def test_what_is_no_picture_is_said(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((5, *shape)))
+    line = complaint("inspect", tmp_path / "a.npy", "--frames", tmp_path / "s.png", code=2)
+    assert f"items of shape {shape} and dtype float64 are no pictures" in line
+    assert "leave out --frames" in line
+    assert not (tmp_path / "s.png").exists()
+
+
+@pytest.mark.parametrize("dtype", ["c8", "U3", "M8[s]", [("a", "i4")]])
+def test_only_numbers_are_pictures(tmp_path: Path, dtype: Any) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((5, 6, 7), dtype))
     assert "no pictures" in complaint("inspect", tmp_path / "a.npy", "--frames", tmp_path / "s.png", code=2)
 
 
@@ -128,6 +192,9 @@ def test_a_pickle_is_opened_only_if_it_is_trusted(tmp_path: Path, frames: np.nda
         assert "--trust" in complaint(command, file, code=2)
     assert not mark.exists()
     assert "neither a compressed array nor" in complaint("inspect", file, "--trust", code=1)
+    file.write_bytes(pickle.dumps(ipaddress.ip_address("::1")))
+    assert "holds an ipaddress.IPv6Address" in complaint("inspect", file, "--trust", code=1)
+    assert ": a pickle has no items to measure" in complaint("recommend", file, code=2)
     file.write_bytes(pickle.dumps(ca.compress(frames, codec="gzip")))
     assert answer("verify", file, "--trust")["decoded_bytes"] == frames.nbytes
     file.write_bytes(file.read_bytes()[:-100])
@@ -137,8 +204,36 @@ def test_a_pickle_is_opened_only_if_it_is_trusted(tmp_path: Path, frames: np.nda
 def test_verify_decodes_all(saved: Path, frames: np.ndarray) -> None:
     said = answer("verify", saved)
     assert said["ok"]
-    assert said["decoded_bytes"] == frames.nbytes
-    assert "sound" in text("verify", saved)
+    assert (said["decoded_bytes"], said["checksums"], said["unchecked"]) == (frames.nbytes, "all", [])
+    assert text("verify", saved) == "frames.ca: sound, a compressed array, 34.6 kB decoded\n"
+
+
+def test_verify_calls_nothing_sound_that_it_cannot_know(tmp_path: Path, frames: np.ndarray) -> None:
+    np.save(tmp_path / "a.npy", frames)
+    said = answer("verify", tmp_path / "a.npy")
+    assert (said["arrays"], said["decoded_bytes"], said["checksums"], said["unchecked"]) == (1, 0, "none", [""])
+    assert text("verify", tmp_path / "a.npy") == (
+        "a.npy: a .npy file, in which nothing wrong was found\n"
+        "  1 plain array, 34.6 kB: no checksum, a change goes unnoticed\n"
+    )
+    file = tmp_path / "a.pkl"
+    file.write_bytes(pickle.dumps(ca.compress(frames, codec="gzip")))
+    said = answer("verify", file, "--trust")
+    assert (said["arrays"], said["decoded_bytes"], said["checksums"]) == (1, frames.nbytes, "items")
+    assert text("verify", file, "--trust") == (
+        "a.pkl: a pickled compressed array, in which nothing wrong was found\n"
+        "  1 compressed array: every item decodes, 34.6 kB\n"
+    )
+    np.savez(tmp_path / "a.npz", x=frames, y=frames)
+    assert text("verify", tmp_path / "a.npz") == "a.npz: sound, a .npz file, 2 arrays, 69.1 kB decoded\n"
+
+
+def test_verify_reads_the_checksums_of_what_numpy_leaves_unread(tmp_path: Path, frames: np.ndarray) -> None:
+    np.savez(tmp_path / "a.npz", x=frames)
+    data = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(data.replace(b"(60, 24, 24)", b"(50, 24, 24)"))
+    assert len(np.load(tmp_path / "a.npz")["x"]) == 50
+    assert "'x.npy' in it was changed" in complaint("verify", tmp_path / "a.npz", code=1)
 
 
 @pytest.mark.parametrize("kind", ["ca", "npy", "npz"])

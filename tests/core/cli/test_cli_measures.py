@@ -44,6 +44,19 @@ def test_it_says_what_the_library_says(file: Path, monkeypatch: pytest.MonkeyPat
     assert 'frames = np.load("frames.npy", mmap_mode="r")' in shown
 
 
+def test_one_of_anything_is_no_plural(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.zeros((1, 50), np.uint8))
+    one = ["--codec", "gzip"]
+    assert text("recommend", "a.npy", *one).startswith("1 item of (50,) uint8, ")
+    shown = text("bench", "a.npy", *one, "--rounds", 1, "--batch", 1)
+    assert shown.startswith("1 item of (50,) uint8\n")
+    assert "and of 1 read of 1 random item at once." in shown
+    assert "1,000 reads of 2 random items at once." in text("bench", "a.npy", *one, "--rounds", 1000, "--batch", 2)
+    np.save("b.npy", np.arange(4))
+    assert "has 1 axis, so" in complaint("recommend", "b.npy", "--item-ndim", 3, code=2)
+
+
 def test_the_code_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(file.parent)
     names: dict[str, Any] = {}

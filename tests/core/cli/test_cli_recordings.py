@@ -42,7 +42,7 @@ def test_inspect_says_what_the_recording_says(game: Any) -> None:
     for name, array in said["arrays"].items():
         assert (array["items"], array["dtype"]) == (SIZE, str(buffer.memory(name).dtype))
     shown = text("inspect", file)
-    assert "40 steps in a ring of 40, the last of 70; 3 episodes, 1 of them whole" in shown
+    assert "40 steps in a ring of 40, the last of 70; 3 episodes, 1 whole" in shown
     assert [line.split()[0] for line in shown.splitlines() if "plain" in line or "(10, 12)" in line] == buffer.names
     assert ("bytes of" in shown) == isinstance(buffer, CompressedRecordBuffer)
 
@@ -51,7 +51,7 @@ def test_inspect_of_one_that_grows(tmp_path: Path) -> None:
     buffer = RecordBuffer()
     buffer.add(np.zeros((4, 4)), 0, 0)
     buffer.save(tmp_path / "game.rec")
-    assert "1 steps; 1 episodes, 0 of them whole" in text("inspect", tmp_path / "game.rec")
+    assert "1 step; 1 episode, 0 whole" in text("inspect", tmp_path / "game.rec")
 
 
 def test_a_strip_is_in_the_order_of_time(game: Any) -> None:

@@ -1,13 +1,13 @@
 """`RecordCallback`: what a model plays while it trains, as episodes.
 
 A step is recorded with the frame that was visible before it, the action that the environment was given and the reward
-that it returned, before a VecNormalize changes them. An episode ends where a Monitor says that it does, or with a done
-where there is no Monitor.
+that it returned, before a VecNormalize changes them, and with the features that were asked for. An episode ends where a
+Monitor says that it does, or with a done where there is no Monitor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,12 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecMonitor, is_vecenv_wrapped, unwrap_vec_normalize
 
-from compressed_array.recording import BaseRecordBuffer, DummyRecordBuffer
+from compressed_array.errors import RecordingError
+from compressed_array.recording import BaseRecordBuffer, DummyRecordBuffer, FramelessRecordBuffer
 from compressed_array_sb3.errors import BufferOptionError
+from compressed_array_sb3.recording._pictures import PictureRecording
+
+Feature = Callable[[dict[str, Any]], Any]
 
 
 class RecordCallback(BaseCallback):
@@ -30,12 +34,23 @@ class RecordCallback(BaseCallback):
     >>> _ = model.learn(64, callback=RecordCallback(game, frames="observation"))
     >>> len(game), game.episode(0).frames.shape[1:]
     (64, (4,))
+    >>> game = CompressedRecordBuffer()
+    >>> features = {"value": lambda step: step["value"], "cut": lambda step: step["info"]["TimeLimit.truncated"]}
+    >>> _ = model.learn(64, callback=RecordCallback(game, features=features))
+    >>> game.features["value"].shape, bool(game.features["cut"].any())
+    ((64,), False)
 
     Args:
         buffers: A recording, for one of the environments; or a sequence with a recording for each of them.
         frames: "observation" for what the model sees, "render" for the pictures of environments that were made with
             `render_mode="rgb_array"`, or a function that makes a frame of the observation of one environment.
         env: Which environment a single recording is of.
+        features: What else to record of a step, by name: functions of a dict with what is known of the step of one
+            environment. That is "env", its index; "info", what the environment returned, which is of the time after
+            the step; "action" and "reward" as they are recorded; "done" as SB3 sees it; and from algorithms with a
+            rollout buffer, such as PPO, "value" and "log_prob", what the model expected and the log-probability of what
+            it did. A function returns a number, a text or an array, of one dtype and shape in all steps. If it does
+            not, the training ends with an error that names the feature, and all steps before remain recorded.
         verbose: As in all callbacks of SB3.
     """
 
@@ -45,6 +60,7 @@ class RecordCallback(BaseCallback):
         frames: str | Callable[[Any], Any] = "observation",
         *,
         env: int = 0,
+        features: Mapping[str, Feature] | None = None,
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
@@ -59,7 +75,8 @@ class RecordCallback(BaseCallback):
         kept = [id(buffer) for buffer in given if not isinstance(buffer, DummyRecordBuffer)]
         if len(set(kept)) < len(kept):
             raise BufferOptionError("one recording for several environments would mix episodes: give each its own")
-        self._source = frames
+        _check_features(features, given)
+        self._source, self._features = frames, dict(features or {})
         self._given, self._env = buffers if isinstance(buffers, BaseRecordBuffer) else given, env
         self.recordings: dict[int, BaseRecordBuffer] = {}  # of each environment that is recorded, by its index
         self._frames: dict[int, Any] = {}
@@ -102,11 +119,40 @@ class RecordCallback(BaseCallback):
         actions = told.get("clipped_actions", told["actions"])  # what the environments were given
         normalize = unwrap_vec_normalize(self.training_env)
         rewards = told["rewards"] if normalize is None else normalize.get_original_reward()
+        # Of all environments before any step is recorded, since whatever is wrong is found here.
+        features = {
+            i: self._features_of(i, actions[i], rewards[i])
+            for i, recording in self.recordings.items()
+            if self._features and not isinstance(recording, DummyRecordBuffer)
+        }
         for i, recording in self.recordings.items():
             done = bool(told["dones"][i]) and (not self._monitored[i] or "episode" in told["infos"][i])
-            recording.add(self._frames.get(i), rewards[i], actions[i], done=done)
+            recording.add(self._frames.get(i), rewards[i], actions[i], features.get(i), done=done)
         self._look(told["new_obs"] if normalize is None else normalize.get_original_obs())
         return True
+
+    def _features_of(self, i: int, action: Any, reward: Any) -> dict[str, Any]:
+        """Returns the features of the step that environment `i` has made."""
+        told = self.locals
+        step = {"env": i, "info": told["infos"][i], "action": action, "reward": reward, "done": bool(told["dones"][i])}
+        for name in ("value", "log_prob"):
+            if f"{name}s" in told:
+                step[name] = told[f"{name}s"].cpu().numpy().flatten()[i]
+        values = {}
+        for name, feature in self._features.items():
+            try:
+                values[name] = feature(step)
+            except KeyError as error:
+                raise RecordingError(
+                    f"the feature {name!r} asks for {error}; of a step there are {', '.join(step)}, and in its info "
+                    f"{', '.join(map(str, step['info'])) or 'nothing'}"
+                ) from error
+            if not _is_value(values[name]):
+                raise RecordingError(
+                    f"the feature {name!r} is {values[name]!r} in a step of environment {i}; a feature is a number, a "
+                    "text or an array in every step"
+                )
+        return values
 
     def _look(self, obs: Any) -> None:
         """Keeps the frames that the next step will be recorded with."""
@@ -119,3 +165,25 @@ class RecordCallback(BaseCallback):
             one = {key: part[i] for key, part in obs.items()} if isinstance(obs, dict) else obs[i]
             # A copy: environments may draw the next frame over this one.
             self._frames[i] = np.array(one if isinstance(self._source, str) else self._source(one))
+
+
+def _check_features(features: Any, recordings: Sequence[BaseRecordBuffer]) -> None:
+    """Raises unless these are functions by names that all of the recordings can keep."""
+    if features is None:
+        return
+    if not isinstance(features, Mapping) or not all(callable(feature) for feature in features.values()):
+        raise BufferOptionError(f"features are functions of a step, by name, and not {features!r}")
+    FramelessRecordBuffer().add(None, 0, 0, dict.fromkeys(features, 0))  # a recording knows which names it takes
+    for recording in recordings:
+        if features and isinstance(recording, PictureRecording):
+            raise BufferOptionError(
+                f"in a {type(recording).__name__} of compressed_array_sb3, features have no names: use the one of "
+                "compressed_array.recording"
+            )
+
+
+def _is_value(value: Any) -> bool:
+    try:
+        return not np.asarray(value).dtype.hasobject
+    except (RuntimeError, TypeError, ValueError):  # lists of several lengths, and tensors that numpy cannot see
+        return False

@@ -29,7 +29,7 @@ from compressed_array._cli.measured import (
     asked_codec,
     source,
 )
-from compressed_array._cli.output import AsJson, progress, say, say_json, say_table
+from compressed_array._cli.output import AsJson, counted, progress, say, say_json, say_table
 from compressed_array._cli.sources import Part
 from compressed_array.codecs._measure import usable
 from compressed_array.registry import shorthand
@@ -154,7 +154,7 @@ def _figures(contender: Contender, plain: Contender) -> dict[str, Any]:
 
 def _show(answer: dict[str, Any], batch: int, rounds: int) -> None:
     name, items = (f"{answer['name']}: " if answer["name"] else ""), tuple(answer["item_shape"])
-    say(f"{name}{answer['items']:,} items of {items} {answer['dtype']}", "bold")
+    say(f"{name}{counted(answer['items'], 'item')} of {items} {answer['dtype']}", "bold")
     header = ("codec", "held", "smaller", "write µs", "mean µs", "to numpy", "read µs", "to numpy")
     rows = [
         (
@@ -170,5 +170,6 @@ def _show(answer: dict[str, Any], batch: int, rounds: int) -> None:
         for c in answer["contenders"]
     ]
     say_table(header, rows)
-    say(f"Medians of writes of a step, and of {rounds:,} reads of {batch} random items at once.")
+    reads = f"{counted(rounds, 'read')} of {counted(batch, 'random item')}"
+    say(f"Medians of writes of a step, and of {reads} at once.")
     say("The mean of the writes has in it what a codec puts off for later.")

@@ -11,8 +11,8 @@ import typer
 import compressed_array as ca
 from compressed_array._cli.composition import bytes_by_part, described
 from compressed_array._cli.failures import DataError, UsageError, check_folder_of
-from compressed_array._cli.output import AsJson, say, say_json, say_table
-from compressed_array._cli.png import write_strip
+from compressed_array._cli.output import AsJson, counted, say, say_json, say_table
+from compressed_array._cli.png import ALL, write_strip
 from compressed_array._cli.saved import Saved, SavedFile, Trust, open_saved, plain
 from compressed_array.recording import BaseRecordBuffer
 from compressed_array.usage import PLAIN, MemoryUsage, size, times
@@ -62,7 +62,10 @@ def inspect(
         say()
         say_table(("bytes of", "payloads", "tables", "references"), rows)
     if frames is not None and strip is not None:
-        say(f"\n{frames.name}: {strip['width']} x {strip['height']}, items {', '.join(map(str, strip['items']))}")
+        items = ("items " if len(strip["items"]) > 1 else "item ") + ", ".join(map(str, strip["items"]))
+        say(f"\n{frames.name}: {strip['width']} x {strip['height']}, {items}")
+        if strip["shown"] != ALL:
+            say(f"  of each {strip['shown']}")
 
 
 def _check_strip(strip: Path, file: Path) -> None:
@@ -92,7 +95,7 @@ def _show_array(name: str, about: dict[str, Any], *, alone: bool) -> None:
 
 
 def _show_buffer(usage: MemoryUsage) -> None:
-    say(f"\n{usage.transitions:,} of {usage.capacity:,} transitions", "bold")
+    say(f"\n{usage.transitions:,} of {counted(usage.capacity, 'transition')}", "bold")
     rows = []
     for name, key in usage.keys.items():
         # A plain array is as large from the start as it will ever be, in a plain buffer as well.
@@ -123,7 +126,8 @@ def _show_steps(steps: dict[str, Any]) -> None:
     ring = "" if steps["size"] is None else f" in a ring of {steps['size']:,}"
     gone = "" if steps["held"] == steps["steps"] else f", the last of {steps['steps']:,}"
     whole = sum(episode["has_start"] and episode["has_end"] for episode in steps["episodes"])
-    say(f"{steps['held']:,} steps{ring}{gone}; {len(steps['episodes']):,} episodes, {whole:,} of them whole\n")
+    episodes = counted(len(steps["episodes"]), "episode")
+    say(f"{counted(steps['held'], 'step')}{ring}{gone}; {episodes}, {whole:,} whole\n")
 
 
 def _show_table(arrays: dict[str, Any]) -> None:
@@ -146,11 +150,14 @@ def _show_table(arrays: dict[str, Any]) -> None:
 
 def _strip(path: Path, saved: Saved) -> dict[str, Any]:
     """Writes items from all over the first array that has pictures; of a ring, in the order of their time."""
-    arrays = sorted(saved.arrays.values(), key=lambda array: len(getattr(array, "item_shape", array.shape[1:])) < 2)
+    grid_ndim = GRID_NDIM if saved.usage else 1
+    arrays = sorted(
+        saved.arrays.values(), key=lambda array: len(getattr(array, "item_shape", array.shape[grid_ndim:])) < 2
+    )
     if saved.recording is not None and saved.recording.has_frames:
         arrays = [saved.recording.frames]
     for array in arrays:
-        grid = tuple(getattr(array, "grid_shape", array.shape[:1]))
+        grid = tuple(getattr(array, "grid_shape", array.shape[:grid_ndim]))
         written = np.arange(int(np.prod(grid, dtype=np.int64)))
         if isinstance(array, ca.CompressedArray):
             written = np.flatnonzero(array.cells.numbers)
@@ -158,6 +165,5 @@ def _strip(path: Path, saved: Saved) -> dict[str, Any]:
             which = written[np.unique(np.linspace(0, len(written) - 1, FRAMES).astype(int))]
             places = [tuple(int(n) for n in np.unravel_index(place, grid)) for place in which]
             items = [plain(array, place if place else ...) for place in places]
-            width, height = write_strip(path, items)
-            return {"file": str(path), "width": width, "height": height, "items": which.tolist()}
+            return {"file": str(path), **write_strip(path, items)._asdict(), "items": which.tolist()}
     raise DataError("there are no items to show")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from enum import StrEnum
 from pathlib import Path
 
@@ -18,8 +19,8 @@ class Kind(StrEnum):
     """A kind of file, as a person would call it."""
 
     ARRAY = "compressed array"
-    NPY = "npy"
-    NPZ = "npz"
+    NPY = ".npy file"
+    NPZ = ".npz file"
     PICKLE = "pickle"
     RECORDING = "recording"
     STATE = "state that torch has saved"
@@ -53,6 +54,23 @@ def kind_of(path: Path) -> Kind:
     if expected:
         raise DataError(f"{path}: this is not {expected}, whatever its name says")
     raise DataError(f"{path}: unknown format; give a .npy, .npz or .ca file, a video, a recording, or a saved buffer")
+
+
+def check_archive(path: Path) -> bool:
+    """Returns whether an archive has checksums, after checking them; raises if what is in it was changed.
+
+    Neither torch nor numpy checks them all, and torch can be told to write none.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            if not any(entry.CRC for entry in file.infolist()):
+                return False
+            changed = file.testzip()
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DataError(f"{path}: the archive was changed or cut short ({error})") from None
+    if changed is not None:
+        raise DataError(f"{path}: {changed!r} in it was changed: its checksum is another")
+    return True
 
 
 def _kind_of_zip(path: Path) -> Kind:

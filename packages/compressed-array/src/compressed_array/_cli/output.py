@@ -83,6 +83,16 @@ def call(function: str, arguments: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """Returns a number of things in words: "1 step", "2,000 steps"; `nouns` is a plural that is not made by an s."""
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
+def with_article(noun: str) -> str:
+    """Returns a noun with "a" or "an" before it."""
+    return f"{'an' if noun[:1].lower() in tuple('aeio') else 'a'} {noun}"
+
+
 @contextmanager
 def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]:
     """Shows a bar on the standard error while something is done, if that is a terminal."""

@@ -19,7 +19,7 @@ from compressed_array._cli.measured import (
     asked_codec,
     source,
 )
-from compressed_array._cli.output import AsJson, progress, say, say_json
+from compressed_array._cli.output import AsJson, counted, progress, say, say_json
 from compressed_array._cli.play import Game
 from compressed_array._cli.sources import Part
 from compressed_array.usage import size
@@ -57,7 +57,7 @@ def recommend(
         say_json(origin | {"parts": [_as_json(part, found[part.name], game) for part in parts], "sb3": sb3})
         return
     if game is not None:
-        say(f"{env}: {steps:,} random steps in each of {envs}\nwrappers: {game.wrappers}")
+        say(f"{env}: {counted(steps, 'random step')} in each of {envs}\nwrappers: {game.wrappers}")
     for part in parts:
         if game is not None or part is not parts[0]:
             say()
@@ -74,7 +74,7 @@ def _show(part: Part, found: Recommendation, code: str) -> None:
     items = part.array.shape[part.array.ndim - part.item_ndim :]
     name = f"{part.name}: " if part.name else ""
     count = part.array.size // max(prod(items), 1)
-    say(f"{name}{count:,} items of {items} {part.array.dtype}, {size(part.array.nbytes)}", "bold")
+    say(f"{name}{counted(count, 'item')} of {items} {part.array.dtype}, {size(part.array.nbytes)}", "bold")
     say(str(found))
     say(f"\n{advice.in_words(found)}")
     say(_indented(code))

@@ -17,7 +17,7 @@ import numpy as np
 import compressed_array as ca
 from compressed_array._cli.failures import DataError, MissingLibraryError, UsageError
 from compressed_array._cli.kinds import Kind, kind_of
-from compressed_array._cli.output import complain
+from compressed_array._cli.output import complain, counted, with_article
 from compressed_array.recording import load
 
 MOST_BYTES = 2**28  # of a video, or of what has to be decoded to be measured
@@ -63,7 +63,8 @@ def read_parts(path: Path, item_ndim: int | None, *, whole: bool = False) -> lis
     elif kind in (Kind.NPY, Kind.NPZ):
         found = list(_of_numpy(path, kind))
     else:
-        raise UsageError(f"{path}: a {kind} has no items to measure; `compressed-array inspect` says what it holds")
+        what = with_article(kind)
+        raise UsageError(f"{path}: {what} has no items to measure; `compressed-array inspect` says what it holds")
     return [Part(name, array, item_axes(path, name, array, item_ndim), code) for name, array, code in found]
 
 
@@ -73,7 +74,8 @@ def item_axes(path: Path, name: str, array: Any, asked: int | None) -> int:
     if array.dtype.hasobject:
         raise DataError(f"{what} is of dtype object, which cannot be compressed; save it as an array of numbers")
     if asked is not None and not 0 <= asked < max(array.ndim, 1):
-        raise UsageError(f"{what} has {array.ndim} axes, so that --item-ndim is from 0 to {max(array.ndim - 1, 0)}")
+        axes = counted(array.ndim, "axis", "axes")
+        raise UsageError(f"{what} has {axes}, so that --item-ndim is from 0 to {max(array.ndim - 1, 0)}")
     if asked is not None:
         return asked
     return len(array.item_shape) if isinstance(array, ca.CompressedArray) else max(array.ndim - 1, 0)
