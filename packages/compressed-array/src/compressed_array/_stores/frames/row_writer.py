@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compressed_array._stores.frames.engine_native import NativeEngine
+from compressed_array._stores.frames.groups import WRITTEN, WRITTEN_WITH_DEAD
 from compressed_array._stores.frames.layouts import Geometry
 from compressed_array._stores.frames.policy import WritePolicy
 from compressed_array._stores.protocol import LaneNumbers, RecordNumbers, exchange
@@ -35,12 +36,12 @@ class PreparedRow:
         lanes: LaneNumbers,
     ) -> None:
         settings = policy.settings
-        self._engine, self._geometry, self._rows, self._lanes = engine, geometry, rows, lanes
-        self._numbers: RecordNumbers = np.zeros(len(items), np.uint32)
-        self._policy, self._settings, self._strides = policy, settings, items.strides
+        self.geometry = geometry
+        self.numbers: RecordNumbers = np.zeros(len(items), np.uint32)  # of the items that the last call has written
+        self._engine, self._policy, self._settings, self._strides = engine, policy, settings, items.strides
         compressor = engine.compressor(settings)
         self._compressor = compressor if compressor.function else None
-        self._call = engine.prepare_write(items, geometry, lanes, self._numbers, settings, rows)
+        self._call = engine.prepare_write(items, geometry, lanes, self.numbers, settings, rows)
         self._are_current = self._call.tables.are_current
 
     def fits(self, items: npt.NDArray[Any]) -> bool:
@@ -56,15 +57,9 @@ class PreparedRow:
     def write(self, items: npt.NDArray[Any], row: int) -> int:
         """Writes items that fit to a row, and releases what was there. Returns what the kernel `write_items` does.
 
-        Where that is a number of items, only so many are written, and the row is as it was: `write_rest` goes on.
+        Where that is a number of items, only so many are written, and the row is as it was.
         """
         return self._engine.write_row(self._call, items, row)
-
-    def write_rest(self, store: FrameStore, items: npt.NDArray[Any], row: int, done: int) -> None:
-        """Writes the items from number `done` on, and puts the numbers of all into the row."""
-        numbers = self._numbers.copy()
-        store.write_rest(items, self._geometry, self._lanes, done, numbers)
-        exchange(store, (self._rows, row, numbers))
 
 
 class FrameRowWriter(RowWriter):
@@ -86,5 +81,13 @@ class FrameRowWriter(RowWriter):
         prepared, store = self._prepared, self._frame_store
         if prepared is None or not prepared.fits(items):
             prepared = self._prepared = store.prepare_row(items, self._rows, self._lanes)
-        if prepared is None or not store.write_row(prepared, row, items):
+        if prepared is None or not store.is_ready_for_row():
             super().put(row, items)
+            return
+        done = prepared.write(items, row)
+        if done == WRITTEN_WITH_DEAD:
+            store.reclaim_dead()
+        elif done != WRITTEN:
+            numbers = prepared.numbers.copy()
+            store.write_rest(items, prepared.geometry, self._lanes, done, numbers)
+            exchange(store, (self._rows, row, numbers))

@@ -35,8 +35,6 @@ from compressed_array._stores.frames.groups import (
     LISTED,
     PLAIN_ROWS,
     SLOTS,
-    WRITTEN,
-    WRITTEN_WITH_DEAD,
 )
 from compressed_array._stores.frames.layouts import MOST_LAYOUTS, Geometry, Layout, possible_stacks, strides_of
 from compressed_array._stores.frames.policy import WritePolicy
@@ -142,21 +140,14 @@ class FrameStore(BaseStore[FrameSnapshot]):
             return None
         return PreparedRow(engine, self._policy, geometry, items, rows, lanes)
 
-    def write_row(self, prepared: PreparedRow, row: int, items: npt.NDArray[Any]) -> bool:
-        """Writes items to a row, and releases what was there. Returns whether that was done.
+    def is_ready_for_row(self) -> bool:
+        """Whether a row may be written in one call; else something that only `write` does is due first."""
+        # The finder last, since it counts.
+        return not self._released_later and (self._finder is None or self._finder.skip_batch())
 
-        It is not done where something else is due first, which `write` does.
-        """
-        if self._released_later or (
-            self._finder is not None and not self._finder.skip_batch()
-        ):  # last, since it counts
-            return False
-        done = prepared.write(items, row)
-        if done == WRITTEN_WITH_DEAD:
-            self._upkeep.reclaim_dead()
-        elif done != WRITTEN:
-            prepared.write_rest(self, items, row, done)
-        return True
+    def reclaim_dead(self) -> None:
+        """Frees the groups that nothing uses any more, once no reader is left that could have seen them."""
+        self._upkeep.reclaim_dead()
 
     def write_rest(
         self, items: npt.NDArray[Any], geometry: Geometry, lanes: LaneNumbers, done: int, numbers: RecordNumbers
@@ -187,9 +178,9 @@ class FrameStore(BaseStore[FrameSnapshot]):
         numbers = np.ascontiguousarray(numbers)
         done = 0
         while (done := self.engine.release(numbers, done)) < len(numbers):
-            self._upkeep.reclaim_dead()
+            self.reclaim_dead()
         if self._frames.groups.counts[DEAD] >= GROUPS_AT_ONCE:
-            self._upkeep.reclaim_dead()
+            self.reclaim_dead()
 
     def compact(self) -> None:
         with self.epochs.writing, self.epochs.guard:
