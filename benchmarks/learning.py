@@ -6,8 +6,9 @@
 
 `train` is one training on one core, from a seed to its last step. Every so many steps it adds a row to a file: the mean
 return of the last hundred episodes, and a hash of all weights. `join` puts the two trainings of every pair side by side
-in `results/learning.csv` and on each other in `results/learning.png`, and fails if any row of a pair differs. With
-neither, the trainings of `ASKED` are run that are not there yet, the two of a pair at a time, and joined.
+in `results/learning.csv` and on each other in `results/learning.png`, and fails if any row of a pair differs. Pairs
+that are there from before and were not run again stay; of a pair that is still running, as much counts as both have.
+With neither, the trainings of `ASKED` are run that are not there yet, the two of a pair at a time, and joined.
 `results/learning_summary.csv` has where they came to.
 """
 
@@ -134,21 +135,43 @@ def held(model: Any) -> int:
 def read(file: Path) -> list[Row]:
     with file.open(newline="") as source:
         rows = list(csv.DictReader(source))
-    return [Row(int(r["timesteps"]), float(r["mean_return"]), r["weights"], int(r["held"])) for r in rows]
+    return [as_row(row) for row in rows]
 
 
-def pairs(folder: Path) -> list[Pair]:
-    """Trainings of which both are there, the longest first."""
-    found = []
+def as_row(row: dict[str, str]) -> Row:
+    return Row(int(row["timesteps"]), float(row["mean_return"]), row["weights"], int(row["held"]))
+
+
+def pairs(folder: Path, joined: Path) -> list[Pair]:
+    """Trainings of which both are in the folder or in the table of those joined before, the longest first."""
+    found = {pair.name: pair for pair in earlier(joined)}
     for stock in sorted(folder.glob(f"* {KINDS[0]}.csv")):
         compressed = stock.with_name(stock.name.replace(f" {KINDS[0]}.csv", f" {KINDS[1]}.csv"))
         if compressed.exists():
-            found.append(Pair(stock.stem.removesuffix(f" {KINDS[0]}"), read(stock), read(compressed)))
-    return sorted(found, key=lambda pair: -pair.stock[-1].timesteps)
+            runs = read(stock), read(compressed)
+            last = min(run[-1].timesteps for run in runs)
+            name = stock.stem.removesuffix(f" {KINDS[0]}")
+            found[name] = Pair(name, *([row for row in run if row.timesteps <= last] for run in runs))
+    return sorted(found.values(), key=lambda pair: -pair.stock[-1].timesteps)
+
+
+def earlier(joined: Path) -> list[Pair]:
+    """Pairs that `join` has written."""
+    found: dict[str, Pair] = {}
+    if joined.exists():
+        with joined.open(newline="") as source:
+            for row in csv.DictReader(source):
+                pair = found.setdefault(row["training"], Pair(row["training"], [], []))
+                for kind, run in zip(KINDS, pair[1:], strict=True):
+                    of_kind = {"timesteps": row["timesteps"]} | {f: row[f"{f} {kind}"] for f in Row._fields[1:]}
+                    run.append(as_row(of_kind))
+    return list(found.values())
 
 
 def join(folder: Path) -> None:
-    found = pairs(folder)
+    from benchmarks._report import RESULTS, Figure, figures, write_csv
+
+    found = pairs(folder, RESULTS / "learning.csv")
     if not found:
         sys.exit(f"no pair of trainings in {folder}")
     for pair in found:
@@ -158,8 +181,6 @@ def join(folder: Path) -> None:
         print(f"{pair.name}: {len(pair.stock)} rows to {last.timesteps:,} steps, the same in both trainings")
         print(f"  {updates} sets of weights; mean return of the last 100 episodes {last.mean_return:.2f}")
         print(f"  observations: {megabytes(pair)}")
-
-    from benchmarks._report import RESULTS, Figure, figures, write_csv
 
     with (RESULTS / "learning.csv").open("w", newline="") as sink:
         rows = csv.writer(sink, lineterminator="\n")
