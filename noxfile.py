@@ -42,7 +42,7 @@ TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "device": (("tests/device", "tests/neighbours"), ("-e", f"{CORE}[fast,testing,torch]", *NEIGHBOURS)),
     # With the examples of plain torch that play games, which nothing else of that adapter needs.
     "sb3": (
-        ("tests/sb3", "tests/torch/test_torch_examples.py"),
+        ("tests/sb3", "tests/torch/test_torch_examples.py::test_an_example_that_plays_runs"),
         ("-e", f"{CORE}[cli,fast,testing,video]", "-e", f"{SB3}[atari,contrib,progress]", "-e", TORCH, "vizdoom"),
     ),
     "sbx": (("tests/sbx",), ("-e", f"{CORE}[fast,testing]", "-e", f"{SB3}[atari,progress]", "-e", SBX)),

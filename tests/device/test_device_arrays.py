@@ -47,7 +47,7 @@ def test_rings(codec: str, kind: str, shape: str, source: str, monkeypatch: pyte
         "odd": Stacked(2, 3, (1, 7, 13), kind),
     }
     twins = Twins(codec, 50, streams[shape])
-    for _ in range(6):
+    for _ in range(4):
         twins.add(35)
         twins.check()
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 POINTS = [*range(1, 100), *range(100, 4000, 7)]
 
 
-@pytest.mark.parametrize("codec", ["delta", "rle"])
+@pytest.mark.parametrize("codec", ["delta", pytest.param("rle", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("during", ["step", "read", "sweep", "pickle", "swap"])
 @pytest.mark.parametrize("does", ["read", "write", "pickle"])
 def test_handlers_are_served_or_refused(codec: str, during: str, does: str) -> None:

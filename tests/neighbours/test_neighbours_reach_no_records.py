@@ -172,7 +172,9 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["labels", "rows", "one cell", pytest.param("a buffer", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", ["labels", "rows", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("one cell", "a buffer"))]
+)
 def test_every_call_of_a_neighbour_is_right_or_refused(kind: str) -> None:
     if not HAVE:
         pytest.skip("none of the libraries is here")

@@ -16,8 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("as_module", [False, True])
-@pytest.mark.parametrize("name", ["eval_memory_saving", "eval_memory_loading"])
+@pytest.mark.parametrize(("name", "as_module"), [("eval_memory_saving", False), ("eval_memory_loading", True)])
 def test_a_table_is_printed(name: str, as_module: bool, tmp_path: Path) -> None:
     program = ["-m", f"examples.{name}"] if as_module else [str(ROOT / "examples" / f"{name}.py")]
     command = [sys.executable, "-W", "error", *program, "--smoke"]

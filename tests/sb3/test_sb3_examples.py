@@ -40,7 +40,8 @@ def test_a_model_is_trained_evaluated_and_watched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "buffer"), [("ppo", "gpu"), ("dqn", "compressed"), ("dqn", "gpu"), ("dqn", "raw")]
+    ("algorithm", "buffer"),
+    [("ppo", "gpu"), ("dqn", "compressed"), *(pytest.param("dqn", b, marks=pytest.mark.slow) for b in ("gpu", "raw"))],
 )
 def test_each_buffer_trains(algorithm: str, buffer: str, tmp_path: Path) -> None:
     printed = run(tmp_path, "train_atari", "--algorithm", algorithm, "--game", "MsPacman", "--buffer", buffer)

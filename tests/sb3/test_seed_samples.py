@@ -179,6 +179,7 @@ def adapted(sample: str, changes: Mapping[str, str]) -> str:
             "ppo-MsPacmanNoFrameskip-v4.zip",
             "rle",
             id="README",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             PYPI,

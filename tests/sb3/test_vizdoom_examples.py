@@ -27,7 +27,9 @@ def example() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(("see", "algorithm"), [("rgb", "dqn"), ("labels", "ppo"), ("both", "ppo")])
+@pytest.mark.parametrize(
+    ("see", "algorithm"), [("rgb", "dqn"), pytest.param("labels", "ppo", marks=pytest.mark.slow), ("both", "ppo")]
+)
 def test_a_model_is_trained(see: str, algorithm: str, tmp_path: Path) -> None:
     options = ["--see", see, "--algorithm", algorithm, "--smoke", "--video", "game.gif"]
     command = [sys.executable, "-W", "error", str(EXAMPLE), *options]

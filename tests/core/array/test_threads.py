@@ -28,10 +28,11 @@ def item(cell: int, version: int) -> np.ndarray[Any, Any]:
     return values
 
 
-@pytest.mark.parametrize("seconds", [1, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.same_everywhere
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("segment", [4096, 1 << 20])
 def test_eight_readers_beside_one_writer(
-    codec: str, segment: int, seconds: int, monkeypatch: pytest.MonkeyPatch
+    codec: str, segment: int, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_heap, "SMALLEST_SEGMENT", segment)
     monkeypatch.setattr(_heap, "LARGEST_SEGMENT", segment)
@@ -78,6 +79,7 @@ def _impatient() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+@pytest.mark.same_everywhere
 @pytest.mark.parametrize("seconds", [0.5, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("_impatient")
 def test_whole_arrays_are_read_beside_a_writer(codec: str, seconds: float) -> None:

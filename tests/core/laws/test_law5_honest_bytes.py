@@ -11,6 +11,9 @@ from core_helpers.codecs import CODECS
 
 pytestmark = [pytest.mark.long, pytest.mark.same_everywhere]
 
+# Their payloads go the way of another codec's: through the same encoder, or one by one as gzip's do.
+LIKE_OTHERS = ("igzip", "lz4-frame", "rle-jit")
+
 MEASURE = """
 import gc, sys
 import numpy as np
@@ -60,7 +63,9 @@ def measure(codec: str, items: int, then: str = "stop") -> list[tuple[int, int]]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the process's anonymous memory from /proc")
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "codec", [pytest.param(name, marks=pytest.mark.slow if name in LIKE_OTHERS else ()) for name in CODECS]
+)
 def test_growth_of_the_process_is_what_is_reported(codec: str) -> None:
     items = 1600 if codec in ("none", "rle", "rle-jit") else 20_000 if codec.startswith("delta") else 12_000
     ((grown, stored),) = measure(codec, items)

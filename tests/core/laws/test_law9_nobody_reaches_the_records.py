@@ -312,7 +312,7 @@ def out_of_band(x: Any) -> Any:
 
 
 CALLS = WRITES | READS | COMPARISONS | OTHERS
-QUICK = ("labels", "rows", "a buffer", "one cell")
+QUICK = ("labels", "rows", "a buffer")
 # These go through all elements of what they find before they fail, which takes a second, and find the same always.
 LONG = {
     "np.save(f, [a, a])",

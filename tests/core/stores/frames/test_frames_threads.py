@@ -33,7 +33,7 @@ def steps_of(depth: int, kind: str) -> list[tuple[np.ndarray[Any, Any], np.ndarr
     return [(step.obs, step.next_obs) for step in stream.steps(VERSIONS)]
 
 
-@pytest.mark.parametrize("seconds", [0.7, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [0.4, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("codec", NAMES)
 @pytest.mark.parametrize(("depth", "kind"), [(4, "calm"), (1, "busy"), (4, "noise")])
 def test_pairs_are_read_beside_a_ring_writer(

@@ -69,7 +69,9 @@ class Interrupted:
             assert self.array.nbytes_stored > 0
 
 
-@pytest.mark.parametrize("codec", STORES)
+@pytest.mark.parametrize(
+    "codec", [pytest.param(s, marks=pytest.mark.slow if s == "delta-zstd" else ()) for s in STORES]
+)
 @pytest.mark.parametrize("during", ["step", "slice", "rest", "size"])
 @pytest.mark.parametrize("does", [*SERVED, *REFUSED])
 def test_handlers_are_served_or_refused(codec: str, during: str, does: str) -> None:
