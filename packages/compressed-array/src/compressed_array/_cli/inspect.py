@@ -12,7 +12,7 @@ import compressed_array as ca
 from compressed_array._cli.composition import bytes_by_part, described
 from compressed_array._cli.failures import DataError, UsageError, check_folder_of
 from compressed_array._cli.output import AsJson, counted, say, say_json, say_table
-from compressed_array._cli.png import ALL, write_strip
+from compressed_array._cli.png import ALL_CHANNELS, write_strip
 from compressed_array._cli.saved import Saved, SavedFile, Trust, open_saved, plain
 from compressed_array.recording import BaseRecordBuffer
 from compressed_array.usage import PLAIN, MemoryUsage, size, times
@@ -64,7 +64,7 @@ def inspect(
     if frames is not None and strip is not None:
         items = ("items " if len(strip["items"]) > 1 else "item ") + ", ".join(map(str, strip["items"]))
         say(f"\n{frames.name}: {strip['width']} x {strip['height']}, {items}")
-        if strip["shown"] != ALL:
+        if strip["shown"] != ALL_CHANNELS:
             say(f"  of each {strip['shown']}")
 
 

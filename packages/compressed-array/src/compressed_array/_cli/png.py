@@ -17,7 +17,7 @@ COLOURS = 3  # channels; any other number of them is taken for a stack of frames
 WITH_ALPHA = (2, 4)  # channels of which the last may say how opaque the others are
 OPAQUE = (1, 255, 65535)  # what it then is everywhere, by dtype
 GAP = 2  # pixels between two pictures
-ALL = "all channels"
+ALL_CHANNELS = "all channels"
 GREY, RGB = 0, 2
 
 
@@ -45,7 +45,7 @@ def pictures(items: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint8], str]:
         items = items[..., None]
     elif items.shape[1] < items.shape[3]:
         items = np.moveaxis(items, 1, 3)
-    count, shown = items.shape[3], ALL
+    count, shown = items.shape[3], ALL_CHANNELS
     if count in WITH_ALPHA and items[..., -1].min() == items[..., -1].max() in OPAQUE:
         items, shown = items[..., :-1], "all channels but alpha"
     if items.shape[3] not in (1, COLOURS):
