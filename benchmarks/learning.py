@@ -7,9 +7,8 @@
 `train` is one training on one core, from a seed to its last step. Every so many steps it adds a row to a file: the mean
 return of the last hundred episodes, and a hash of all weights. `join` puts the two trainings of every pair side by side
 in `results/learning.csv` and on each other in `results/learning.png`, and fails if any row of a pair differs. Pairs
-that are there from before and were not run again stay; of a pair that is still running, as much counts as both have.
-With neither, the trainings of `ASKED` are run that are not there yet, the two of a pair at a time, and joined.
-`results/learning_summary.csv` has where they came to.
+that were joined before, and are not in the folder, stay. With neither, the trainings of `ASKED` are run that are not
+there yet, the two of a pair at a time, and joined. `results/learning_summary.csv` has where they came to.
 """
 
 from __future__ import annotations
@@ -142,21 +141,18 @@ def as_row(row: dict[str, str]) -> Row:
     return Row(int(row["timesteps"]), float(row["mean_return"]), row["weights"], int(row["held"]))
 
 
-def pairs(folder: Path, joined: Path) -> list[Pair]:
-    """Trainings of which both are in the folder or in the table of those joined before, the longest first."""
-    found = {pair.name: pair for pair in earlier(joined)}
+def pairs(folder: Path) -> list[Pair]:
+    """Trainings of which both are there."""
+    found = []
     for stock in sorted(folder.glob(f"* {KINDS[0]}.csv")):
         compressed = stock.with_name(stock.name.replace(f" {KINDS[0]}.csv", f" {KINDS[1]}.csv"))
         if compressed.exists():
-            runs = read(stock), read(compressed)
-            last = min(run[-1].timesteps for run in runs)
-            name = stock.stem.removesuffix(f" {KINDS[0]}")
-            found[name] = Pair(name, *([row for row in run if row.timesteps <= last] for run in runs))
-    return sorted(found.values(), key=lambda pair: -pair.stock[-1].timesteps)
+            found.append(Pair(stock.stem.removesuffix(f" {KINDS[0]}"), read(stock), read(compressed)))
+    return found
 
 
 def earlier(joined: Path) -> list[Pair]:
-    """Pairs that `join` has written."""
+    """Pairs that `join` has written to a table."""
     found: dict[str, Pair] = {}
     if joined.exists():
         with joined.open(newline="") as source:
@@ -169,9 +165,7 @@ def earlier(joined: Path) -> list[Pair]:
 
 
 def join(folder: Path) -> None:
-    from benchmarks._report import RESULTS, Figure, figures, write_csv
-
-    found = pairs(folder, RESULTS / "learning.csv")
+    found = pairs(folder)
     if not found:
         sys.exit(f"no pair of trainings in {folder}")
     for pair in found:
@@ -182,7 +176,13 @@ def join(folder: Path) -> None:
         print(f"  {updates} sets of weights; mean return of the last 100 episodes {last.mean_return:.2f}")
         print(f"  observations: {megabytes(pair)}")
 
-    with (RESULTS / "learning.csv").open("w", newline="") as sink:
+    from benchmarks._report import RESULTS, Figure, figures, write_csv
+
+    joined = RESULTS / "learning.csv"
+    again = {pair.name for pair in found}
+    found += [pair for pair in earlier(joined) if pair.name not in again]
+    found.sort(key=lambda pair: -pair.stock[-1].timesteps)
+    with joined.open("w", newline="") as sink:
         rows = csv.writer(sink, lineterminator="\n")
         rows.writerow(("training", "timesteps", *(f"{field} {kind}" for field in Row._fields[1:] for kind in KINDS)))
         for pair in found:
