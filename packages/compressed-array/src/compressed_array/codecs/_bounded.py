@@ -14,6 +14,8 @@ from compressed_array._runtime.types import Bytes
 from compressed_array.codecs._common import GZIP_CONTAINER, ZSTD_MAGIC
 from compressed_array.errors import CorruptPayloadError
 
+BLOSC_HEADER = 16  # bytes
+
 
 def decode_up_to(codec: Any, payload: Bytes, nbytes: int) -> Any:
     """Returns what another library's codec makes of a payload that should become `nbytes` bytes."""
@@ -52,6 +54,12 @@ def _number(payload: Bytes, start: int, end: int) -> int:
     return int.from_bytes(payload[start:end].tobytes(), "little")
 
 
+def _of_blosc(payload: Bytes) -> int:
+    """Returns the size in a header; -1 where its payload is cut: c-blosc would read on behind it, as far as it says."""
+    is_whole = payload.size >= BLOSC_HEADER and _number(payload, 12, BLOSC_HEADER) == payload.size
+    return _number(payload, 4, 8) if is_whole else -1
+
+
 def _of_zstd(payload: Bytes) -> int:
     """Returns the content size in a frame's header; -1 where it has none, which numcodecs never writes."""
     if payload[:4].tobytes() != ZSTD_MAGIC or payload.size < 6:
@@ -66,6 +74,6 @@ def _of_zstd(payload: Bytes) -> int:
 _STREAMS: dict[str, Callable[[Any], Any]] = {"bz2": _bz2, "lzma": _lzma, "zlib": _zlib, "gzip": _zlib}
 _CLAIMS: dict[str, Callable[[Bytes], int]] = {
     "lz4": lambda payload: _number(payload, 0, 4),
-    "blosc": lambda payload: _number(payload, 4, 8),
+    "blosc": _of_blosc,
     "zstd": _of_zstd,
 }
