@@ -18,7 +18,7 @@ from device_helpers.device_streams import Twins, sweep
 
 pytestmark = pytest.mark.long
 
-POINTS = [*range(1, 100), *range(100, 4000, 7)]
+POINTS = [*range(1, 100, 2), *range(100, 4000, 13)]
 
 
 @pytest.mark.parametrize("codec", ["delta", pytest.param("rle", marks=pytest.mark.slow)])

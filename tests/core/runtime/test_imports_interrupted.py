@@ -54,7 +54,7 @@ assert loading.native("_runtime.numba_tools") is not None and ca.has_zstd()
     [
         ("numba.core.types", "delta", "Ctrl-C"),
         ("compressed_array._runtime.numba_tools", "gzip", "a time limit"),
-        ("zstandard.backend_c", "zstd", "a time limit"),
+        pytest.param("zstandard.backend_c", "zstd", "a time limit", marks=pytest.mark.slow),
     ],
 )
 def test_a_library_whose_import_is_interrupted_is_used_later(watched: str, codec: str, raises: str) -> None:

@@ -133,10 +133,10 @@ assert os.waitpid(child, 0)[1] == 0, "the child hung"
     [
         ("rle-jit", "numba"),
         ("rle-jit", "_rle_encode_kernels"),
-        ("lz4-block", "_lz4_kernels"),
-        ("zstd", "_zstd_kernels"),
         ("zstd", "zstandard"),
-        ("gzip", "compressed_array._runtime.numba_tools"),
+        pytest.param("lz4-block", "_lz4_kernels", marks=pytest.mark.slow),
+        pytest.param("zstd", "_zstd_kernels", marks=pytest.mark.slow),
+        pytest.param("gzip", "compressed_array._runtime.numba_tools", marks=pytest.mark.slow),
     ],
 )
 def test_fork_waits_for_a_first_use(name: str, watched: str) -> None:

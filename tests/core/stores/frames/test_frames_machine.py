@@ -228,12 +228,13 @@ def saved(array: Any) -> Any:
 LEVELS = [1, 2, 3, 8, 64]
 NAMES = [*(f"delta/{level}" for level in LEVELS), "auto"]
 NAMES += [f"delta-zstd/{level}" for level in (1, 8, 64)] if "delta-zstd" in CODECS else []
+SLOW = ("delta/2", "delta/3", "delta-zstd/8")  # whose groups are neither of one frame nor as long as can be
 
 
 @pytest.mark.parametrize(
     ("examples", "steps"), [(20, 25), pytest.param(150, 50, marks=pytest.mark.slow)], ids=["short", "long"]
 )
-@pytest.mark.parametrize("codec", NAMES)
+@pytest.mark.parametrize("codec", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in NAMES])
 def test_any_sequence_leaves_both_the_same(
     codec: str, examples: int, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
