@@ -160,25 +160,21 @@ REPLAYS = {
         DQN, partial(balls, "vector"), cax.CompressedReplayBuffer, codec=DELTA, options={"gradient_steps": -1}
     ),
     "dqn-n-step": Training(DQN, balls, cax.CompressedNStepReplayBuffer, "CnnPolicy", NStepReplayBuffer, buffer=N_STEP),
-    "sac-plain": Training(SAC, pendulum, cax.CompressedReplayBuffer),
     "sac-simba": Training(SAC, MOVING, cax.CompressedReplayBuffer, **SIMBA, codec=DELTA),
     "sac-normalized": Training(SAC, normalized_balls, cax.CompressedReplayBuffer, codec=DELTA),
     "sac-dict": Training(SAC, partial(balls, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
-    "sac-long-dict": Training(SAC, partial(balls, LONG_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
     "sac-her": Training(
         SAC, bits, cax.CompressedHerReplayBuffer, **KEYS, stock=HerReplayBuffer, buffer=GOALS, codec=DELTA
     ),
     "tqc": Training(TQC, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
     "crossq": Training(CrossQ, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
     "td3": Training(TD3, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
-    "td3-dict": Training(TD3, partial(balls, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
     "td3-flat": Training(TD3, flat, cax.CompressedReplayBuffer, codec=DELTA),
     "ddpg": Training(DDPG, MOVING, cax.CompressedReplayBuffer, codec=DELTA),
 }
 ROLLOUTS = {
     "ppo-images": Training(PPO, balls, cax.CompressedRolloutBuffer, "CnnPolicy"),
     "ppo-vectors": Training(PPO, MOVING, cax.CompressedRolloutBuffer, codec=DELTA),
-    "ppo-normalized": Training(PPO, normalized_balls, cax.CompressedRolloutBuffer, codec=DELTA),
 }
 GPU = {
     "dqn-gpu": Training(DQN, balls, cax.GpuReplayBuffer, "CnnPolicy"),
@@ -187,6 +183,10 @@ GPU = {
 }
 # The other ways in which algorithms, policies, buffers and observations go together. They take seconds to compile.
 MORE = {
+    "sac-plain": Training(SAC, pendulum, cax.CompressedReplayBuffer),
+    "sac-long-dict": Training(SAC, partial(balls, LONG_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
+    "td3-dict": Training(TD3, partial(balls, TWO_KEYS, continuous=True), cax.CompressedDictReplayBuffer, **KEYS),
+    "ppo-normalized": Training(PPO, normalized_balls, cax.CompressedRolloutBuffer, codec=DELTA),
     "dqn-stacks": Training(DQN, stacked_balls, cax.CompressedReplayBuffer, "CnnPolicy"),
     "dqn-vectors": Training(DQN, partial(balls, "vector"), cax.CompressedReplayBuffer, codec=DELTA),
     "sac-images": Training(SAC, partial(balls, continuous=True), cax.CompressedReplayBuffer),
