@@ -6,12 +6,16 @@ Each environment installs only what its session needs, so that an import which i
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 import tempfile
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
@@ -20,7 +24,7 @@ nox.needs_version = ">=2025.2.9"
 # pip alone honours every pip setting, such as directories of locally built wheels; uv reads its own.
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
-nox.options.sessions = ["lint", "types", "tests"]
+nox.options.sessions = ["environments", "lint", "types", "tests"]
 
 ROOT = Path(__file__).parent
 CORE, SB3, SBX, TORCH = "packages/compressed-array", "adapters/sb3", "adapters/sbx", "adapters/torch"
@@ -100,8 +104,16 @@ PYTEST = "pytest-xdist"
 
 
 def install(session: nox.Session, *what: str) -> None:
+    """Installs what a session needs, unless its environment was made with just that."""
+    files = [ROOT / "constraints.txt", *sorted(ROOT.glob("*/*/pyproject.toml"))]
+    wanted = hashlib.sha256("\0".join([*what, *(file.read_text() for file in files)]).encode()).hexdigest()
+    made_with = Path(session.virtualenv.location) / "made-with"
+    if made_with.exists() and made_with.read_text() == wanted:
+        return
+    made_with.unlink(missing_ok=True)
     # Without compiling what may never be imported: of torch alone that takes longer than all its tests' imports.
     session.install("--no-compile", "-c", "constraints.txt", *what)
+    made_with.write_text(wanted)
 
 
 def run_tests(session: nox.Session, *arguments: str, profile: str = "default", may_be_none: bool = False) -> None:
@@ -113,6 +125,23 @@ def run_tests(session: nox.Session, *arguments: str, profile: str = "default", m
     env = {"OMP_NUM_THREADS": "1", "HYPOTHESIS_PROFILE": profile, "PYTHONDONTWRITEBYTECODE": ""}
     ends = [0, 5] if may_be_none else [0]  # pytest ends with 5 where it finds no test
     session.run("pytest", *workers, *slowest, *arguments, *session.posargs, env=env, success_codes=ends)
+
+
+@nox.session(venv_backend="none")
+def environments(session: nox.Session) -> None:
+    """The environments of the checks below, several at a time: pip works on one core, and these take minutes."""
+
+    def make(name: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "nox", "--install-only", "-s", name], capture_output=True, text=True
+        )
+        if done.returncode:
+            session.error(f"{name}\n{done.stdout}{done.stderr}")
+        session.log(f"{name} is installed")
+
+    names = ["types", *(f"tests({name})" for name in TESTS)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(make, names))
 
 
 @nox.session
