@@ -65,18 +65,14 @@ def main() -> None:
     file = given.out.with_suffix(".rec")
     game.save(file)
     check(recording.load(file), pictures)
-    raw = sum(picture.nbytes for picture in pictures)
-    print(f"{steps:,} steps in {game.n_episodes} games, played in {seconds:.1f} s")
-    print(f"  raw frames   {raw / 1e6:9.2f} MB")
-    stored = game.nbytes_stored
-    print(f"  recording    {stored / 1e6:9.2f} MB, {100 * stored / raw:.2f} %, with rewards and actions")
-    print(f"  {file.name:<12} {file.stat().st_size / 1e6:9.2f} MB")
-
     episode = game.episode(0)
     episode.save_video(given.out, fps=15)
-    print(
-        f"  {given.out.name:<12} {given.out.stat().st_size / 1e6:9.2f} MB, the {len(episode)} steps of the first game"
-    )
+    raw, stored = sum(picture.nbytes for picture in pictures), game.nbytes_stored
+    print(f"{steps:,} steps in {game.n_episodes} games, played in {seconds:.1f} s")
+    print(f"{given.out.name}: {given.out.stat().st_size / 1e6:.2f} MB, the {len(episode)} steps of the first game")
+    print(f"  raw frames   {raw / 1e6:9.2f} MB")
+    print(f"  {file.name:<12} {file.stat().st_size / 1e6:9.2f} MB")
+    print(f"  recording    {stored / 1e6:9.2f} MB, {100 * stored / raw:.2f} %, with rewards and actions")
     assert stored < raw / 100, "the recording is larger than a hundredth of the frames"
 
 
