@@ -33,6 +33,12 @@ class Figure(NamedTuple):
     busy: bool = False
 
     @property
+    def written(self) -> str:
+        """The value as it is kept: a count in all digits, what was measured in four."""
+        is_count = not self.unit and float(self.value).is_integer()
+        return f"{self.value:.0f}" if is_count else f"{self.value:.4g}"
+
+    @property
     def verdict(self) -> str:
         if self.limit is None:
             return ""
@@ -116,7 +122,7 @@ def write_csv(file: Path) -> None:
     with file.open("w", newline="") as sink:
         rows = csv.writer(sink, lineterminator="\n")
         rows.writerow((*Figure._fields, "verdict"))
-        rows.writerows((*figure[:3], f"{figure.value:.4g}", *figure[4:], figure.verdict) for figure in figures)
+        rows.writerows((*figure[:3], figure.written, *figure[4:], figure.verdict) for figure in figures)
     note(file)
 
 
