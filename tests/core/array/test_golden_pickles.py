@@ -17,11 +17,12 @@ from core_helpers.arrays import assert_same
 from core_helpers.streams import check_store
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-PROTOCOLS, NAMES = (4, 5), ("cells", "stream", "part", "pair")
+# The checksum of those that are "checked" is not of payloads alone.
+PROTOCOLS, NAMES, FORMS = (4, 5), ("cells", "stream", "part", "pair"), ("", "-checked")
 
 
-def loaded(name: str, protocol: int) -> Any:
-    return pickle.loads((GOLDEN / f"protocol-{protocol}-{name}.pickle").read_bytes())
+def loaded(name: str, protocol: int, form: str) -> Any:
+    return pickle.loads((GOLDEN / f"protocol-{protocol}-{name}{form}.pickle").read_bytes())
 
 
 def expected(name: str) -> Any:
@@ -35,14 +36,15 @@ def test_files_and_pickles_are_unchanged() -> None:
     manifest = dict(reversed(line.split("  ")) for line in (GOLDEN / "SHA256SUMS").read_text().splitlines())
     files = {path.name: path for path in GOLDEN.iterdir() if path.suffix in (".ca", ".pickle")}
     assert files.keys() == manifest.keys()
-    assert {f"protocol-{n}-{name}.pickle" for n in PROTOCOLS for name in NAMES} <= files.keys()
+    assert {f"protocol-{n}-{name}{form}.pickle" for n in PROTOCOLS for name in NAMES for form in FORMS} <= files.keys()
     assert [name for name, path in files.items() if sha256(path.read_bytes()).hexdigest() != manifest[name]] == []
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("name", ["cells", "stream", "part"])
-def test_an_array_is_what_it_was(name: str, protocol: int) -> None:
-    array, plain = loaded(name, protocol), expected(name)
+def test_an_array_is_what_it_was(name: str, protocol: int, form: str) -> None:
+    array, plain = loaded(name, protocol, form), expected(name)
     assert type(array) is ca.CompressedArray
     assert type(array.store) is (CellStore if name == "cells" else FrameStore)
     assert ca.shorthand(array.codec) == ("gzip6" if name == "cells" else "delta")
@@ -53,9 +55,10 @@ def test_an_array_is_what_it_was(name: str, protocol: int) -> None:
         check_store(array)
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_arrays_on_one_store_are_on_one_again(protocol: int) -> None:
-    arrays, plains = loaded("pair", protocol), expected("pair")
+def test_arrays_on_one_store_are_on_one_again(protocol: int, form: str) -> None:
+    arrays, plains = loaded("pair", protocol, form), expected("pair")
     assert arrays[0].store is arrays[1].store
     for array, plain in zip(arrays, plains, strict=True):
         assert_same(array, plain)

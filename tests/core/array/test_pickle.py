@@ -13,7 +13,9 @@ import pytest
 import compressed_array as ca
 from compressed_array._array.pickling import unpickle
 from compressed_array._stores.frames.store import FrameStore
+from compressed_array.codecs.zstd import Zstd
 from core_helpers.arrays import DTYPES, assert_same, random_bits
+from core_helpers.codecs import CODECS
 
 PLAIN = (np.arange(400 * 2000).reshape(400, 2000) // 97 % 5).astype(np.uint8)
 
@@ -97,12 +99,38 @@ def test_payloads_travel_out_of_band() -> None:
 def test_items_that_changed_on_the_way_are_refused() -> None:
     array = ca.compress(PLAIN, codec="rle")
     _, (cls, item_shape, dtype, cells, records) = array.__reduce_ex__(2)
-    exported, checksum, kind = records
+    exported, *others = records
     for at in (0, len(exported["data"]) // 2, len(exported["data"]) - 1):
         changed = bytearray(exported["data"])
         changed[at] ^= 1
         with pytest.raises(ca.CorruptPayloadError, match="changed"):
-            unpickle(cls, item_shape, dtype, cells, (exported | {"data": bytes(changed)}, checksum, kind))
+            unpickle(cls, item_shape, dtype, cells, (exported | {"data": bytes(changed)}, *others))
+
+
+@pytest.mark.parametrize("codec", ["delta/2", "auto", *({"delta-zstd"} & set(CODECS))])
+def test_what_items_are_decoded_by_is_under_the_checksum_too(codec: str) -> None:
+    """References and dictionaries, of which a bit changes most items, tables, and layouts."""
+    rng, background = np.random.default_rng(0), np.random.default_rng(9).integers(0, 256, (32, 32))
+    frames = background.astype(np.uint8).repeat(400, 0).reshape(32, 400, 32).swapaxes(0, 1).copy()
+    frames[rng.random(frames.shape) < 0.02] = 9  # a picture that stays, so that it is worth a reference
+    array = ca.compress(frames, item_ndim=2, codec=codec)
+    _, (cls, item_shape, dtype, cells, records) = array.copy()[:350].__reduce_ex__(2)
+    exported, *others = records
+    assert_same(unpickle(cls, item_shape, dtype, cells, records), frames[:350])
+    changes: list[dict[str, Any]] = [{"layouts": [layout._replace(depth=9) for layout in exported["layouts"]]}]
+    for name, value in exported.items():
+        for k, part in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(part, np.ndarray) and part.size:
+                bits = part.copy()
+                bits.reshape(-1).view(np.uint8)[part.nbytes // 2] ^= 1
+                changes.append({name: [*value[:k], bits, *value[k + 1 :]] if isinstance(value, list) else bits})
+            elif isinstance(part, Zstd) and part.dictionary:
+                dictionary = part.dictionary[:-1] + bytes([part.dictionary[-1] ^ 1])
+                changes.append({name: [*value[:k], Zstd(part.level, dictionary), *value[k + 1 :]]})
+    assert {"references", "size", "layouts"} <= {name for change in changes for name in change}
+    for change in changes:
+        with pytest.raises(ca.CorruptPayloadError, match="changed"):
+            unpickle(cls, item_shape, dtype, cells, (exported | change, *others))
 
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda a: a.copy()])

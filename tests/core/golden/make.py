@@ -74,6 +74,7 @@ if __name__ == "__main__":
         ca.save(path, ca.compress(expected_camera(), item_ndim=2))
     for protocol in (4, 5):
         for name, arrays in pickled().items():
-            path = HERE / f"protocol-{protocol}-{name}.pickle"
+            # Those without "checked" were made when the checksum was of payloads alone.
+            path = HERE / f"protocol-{protocol}-{name}-checked.pickle"
             if not path.exists():
                 path.write_bytes(pickle.dumps(arrays, protocol))

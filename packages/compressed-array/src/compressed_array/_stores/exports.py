@@ -88,19 +88,41 @@ class StoreKind(Store, Protocol):
 KINDS: dict[str, type[StoreKind]] = {}
 
 
-def pickle_parts(records: Any, protocol: int) -> tuple[dict[str, Any], int, type]:
-    """Returns an export's fields, a checksum and its type; from protocol 5 on, a pickle does not copy the payloads."""
+def pickle_parts(records: Any, protocol: int) -> tuple[dict[str, Any], int, type, bool]:
+    """Returns what `from_pickle_parts` is given; from protocol 5 on, a pickle does not copy the payloads."""
     payload = pickle.PickleBuffer(records.data.data) if protocol >= 5 else records.data.tobytes()
     parts = {field.name: getattr(records, field.name) for field in fields(records)}
-    return parts | {"data": payload}, zlib.crc32(records.data.data), type(records)
+    return parts | {"data": payload}, _checksum(parts), type(records), True
 
 
-def from_pickle_parts(parts: dict[str, Any], checksum: int, kind: type) -> Any:
-    """Returns the export that `pickle_parts` was given."""
+def from_pickle_parts(parts: dict[str, Any], checksum: int, kind: type, is_of_all: bool = False) -> Any:
+    """Returns the export that `pickle_parts` was given.
+
+    Args:
+        parts: Its fields.
+        checksum: Of the payloads.
+        kind: Its type.
+        is_of_all: Whether the checksum is also of the tables, references and dictionaries, as it was not always.
+    """
     data = np.frombuffer(parts["data"], np.uint8)
-    if zlib.crc32(data.data) != checksum:
+    parts = parts | {"data": data}
+    if (_checksum(parts) if is_of_all else zlib.crc32(data.data)) != checksum:
         raise CorruptPayloadError("the pickled items were changed since they were pickled")
-    return kind(**parts | {"data": data})
+    return kind(**parts)
+
+
+def _checksum(parts: dict[str, Any]) -> int:
+    """Returns a checksum of all arrays, layouts and dictionaries, which decide what payloads decode to."""
+    checksum = 0
+    for value in parts.values():
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, tuple | int):
+                part = np.array(part)
+            elif isinstance(getattr(part, "dictionary", None), bytes):
+                part = np.frombuffer(part.dictionary, np.uint8)
+            if isinstance(part, np.ndarray):
+                checksum = zlib.crc32(part.tobytes() if part is not parts["data"] else part.data, checksum)
+    return checksum
 
 
 @dataclass(frozen=True)
