@@ -329,7 +329,7 @@ def test_changed_rewards_in_what_torch_has_saved_are_found(tmp_path: Path) -> No
     torch.load(file, weights_only=True)  # which does not notice
     refused = invoke("verify", file)
     assert refused.exit_code == 1
-    assert "was changed: its checksum is another" in refused.stderr
+    assert "the archive was changed or cut short (Bad CRC-32" in refused.stderr
     torch.serialization.set_crc32_options(compute_crc32=False)
     try:
         torch.save(buffer.state_dict(), file)

@@ -15,7 +15,7 @@ from compressed_array._runtime.replacing import replacing
 
 COLOURS = 3  # channels; any other number of them is taken for a stack of frames
 WITH_ALPHA = (2, 4)  # channels of which the last may say how opaque the others are
-OPAQUE = (1, 255, 65535)  # what it then is everywhere, by dtype
+OPAQUE = {"f": (1,), "i": (255, 65535), "u": (255, 65535)}  # what it then is everywhere, by the kind of dtype
 GAP = 2  # pixels between two pictures
 ALL_CHANNELS = "all channels"
 GREY, RGB = 0, 2
@@ -46,7 +46,7 @@ def pictures(items: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint8], str]:
     elif items.shape[1] < items.shape[3]:
         items = np.moveaxis(items, 1, 3)
     count, shown = items.shape[3], ALL_CHANNELS
-    if count in WITH_ALPHA and items[..., -1].min() == items[..., -1].max() in OPAQUE:
+    if count in WITH_ALPHA and items[..., -1].min() == items[..., -1].max() in OPAQUE.get(items.dtype.kind, ()):
         items, shown = items[..., :-1], "all channels but alpha"
     if items.shape[3] not in (1, COLOURS):
         items, shown = items[..., -1:], f"the last of {count} channels"
