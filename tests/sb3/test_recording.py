@@ -276,7 +276,8 @@ def test_features_of_an_off_policy_training_are_recorded() -> None:
     assert recording.features["lives"].tolist() == [3, 2, 1, 0] * 5
     wrong = RecordCallback(recording, features={"v": lambda step: step["value"]})
     with pytest.raises(
-        RecordingError, match="'v' asks for 'value'; of a step there are env, info, action, reward, done, and"
+        RecordingError,
+        match=r"'v' failed with KeyError\('value'\); of a step there are env, info, action, reward, done",
     ):
         model.learn(4, callback=wrong)
 
@@ -288,7 +289,8 @@ def test_features_of_an_off_policy_training_are_recorded() -> None:
         ([1, [2, 3]], RecordingError, "feature 'lives' is .* in a step of environment 1"),
         (np.zeros(2), RecordingError, r"lives have shape \(\) in this recording, not \(2,\)"),
         (2.5, ca.LossyWriteError, "lives: "),
-        (KeyError("lives"), RecordingError, "'lives' asks for 'lives'; .* in its info .*place"),
+        (KeyError("lives"), RecordingError, r"'lives' failed with KeyError\('lives'\); .* in its info .*place"),
+        (IndexError("far"), RecordingError, r"'lives' failed with IndexError\('far'\)"),
     ],
 )
 def test_a_feature_that_fails_later_loses_no_step_before(bad: Any, error: type[Exception], message: str) -> None:
@@ -308,6 +310,19 @@ def test_a_feature_that_fails_later_loses_no_step_before(bad: Any, error: type[E
     # What a recording refuses by itself is found as it is recorded, environment after environment.
     assert len(recordings[0]) == 5 + (error is ca.LossyWriteError or isinstance(bad, np.ndarray))
     assert [len(recording.frames) for recording in recordings] == [len(recording) for recording in recordings]
+
+
+def test_an_array_that_a_feature_fills_again_and_again_is_recorded_as_it_was() -> None:
+    held = np.zeros(1)
+
+    def env(step: dict[str, Any]) -> Any:
+        held[0] = step["env"]
+        return held
+
+    recordings = [core.RecordBuffer(), core.RecordBuffer()]
+    model = PPO("MlpPolicy", living(5, 7), n_steps=8, batch_size=8, n_epochs=1, device="cpu")
+    model.learn(16, callback=RecordCallback(recordings, features={"env": env}))
+    assert [recording.features["env"].tolist() for recording in recordings] == [[[0]] * 8, [[1]] * 8]
 
 
 def test_features_that_cannot_be_recorded_are_refused_at_once() -> None:

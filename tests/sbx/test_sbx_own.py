@@ -18,7 +18,9 @@ from stable_baselines3.common.logger import configure
 
 import compressed_array_sb3 as cab
 import compressed_array_sbx as cax
+from compressed_array.recording import RecordBuffer
 from compressed_array_sb3._mixin import CompressedBuffer
+from compressed_array_sb3.recording import RecordCallback
 
 pytestmark = pytest.mark.long
 
@@ -177,6 +179,15 @@ def test_a_callback_records_what_is_held(tmp_path: Path) -> None:
     model.learn(64, callback=cax.BufferStatsCallback())
     model.logger.close()
     assert "buffer/stored_mb" in (tmp_path / "progress.csv").read_text()
+
+
+def test_a_callback_records_what_the_model_thought_of_a_step() -> None:
+    game = RecordBuffer()
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=16, n_epochs=1, **small(), **ROLLOUT)
+    features = {name: lambda step, name=name: step[name] for name in ("value", "log_prob")}
+    model.learn(32, callback=RecordCallback(game, features=features))
+    np.testing.assert_array_equal(game.features["value"], model.rollout_buffer.values.reshape(-1))
+    np.testing.assert_array_equal(game.features["log_prob"], model.rollout_buffer.log_probs.reshape(-1))
 
 
 class Noted(CompressedBuffer):

@@ -50,7 +50,7 @@ class RecordCallback(BaseCallback):
             the step; "action" and "reward" as they are recorded; "done" as SB3 sees it; and from algorithms with a
             rollout buffer, such as PPO, "value" and "log_prob", what the model expected and the log-probability of what
             it did. A function returns a number, a text or an array, of one dtype and shape in all steps. If it does
-            not, the training ends with an error that names the feature, and all steps before remain recorded.
+            not, or fails, the training ends with an error that names the feature, and all steps before remain recorded.
         verbose: As in all callbacks of SB3.
     """
 
@@ -119,9 +119,10 @@ class RecordCallback(BaseCallback):
         actions = told.get("clipped_actions", told["actions"])  # what the environments were given
         normalize = unwrap_vec_normalize(self.training_env)
         rewards = told["rewards"] if normalize is None else normalize.get_original_reward()
-        # Of all environments before any step is recorded, since whatever is wrong is found here.
+        # Of all environments before any step is recorded, since a function may fail.
+        judged = self._judged() if self._features else {}
         features = {
-            i: self._features_of(i, actions[i], rewards[i])
+            i: self._features_of(i, actions[i], rewards[i], {name: values[i] for name, values in judged.items()})
             for i, recording in self.recordings.items()
             if self._features and not isinstance(recording, DummyRecordBuffer)
         }
@@ -131,27 +132,35 @@ class RecordCallback(BaseCallback):
         self._look(told["new_obs"] if normalize is None else normalize.get_original_obs())
         return True
 
-    def _features_of(self, i: int, action: Any, reward: Any) -> dict[str, Any]:
+    def _judged(self) -> dict[str, Any]:
+        """Returns what an algorithm with a rollout buffer thinks of the step of each environment."""
+        found = {}
+        for name in ("value", "log_prob"):
+            values = self.locals.get(f"{name}s")
+            if values is not None:  # SBX's are arrays
+                found[name] = np.asarray(values.cpu() if hasattr(values, "cpu") else values).flatten()
+        return found
+
+    def _features_of(self, i: int, action: Any, reward: Any, judged: dict[str, Any]) -> dict[str, Any]:
         """Returns the features of the step that environment `i` has made."""
         told = self.locals
         step = {"env": i, "info": told["infos"][i], "action": action, "reward": reward, "done": bool(told["dones"][i])}
-        for name in ("value", "log_prob"):
-            if f"{name}s" in told:
-                step[name] = told[f"{name}s"].cpu().numpy().flatten()[i]
+        step |= judged
         values = {}
         for name, feature in self._features.items():
             try:
-                values[name] = feature(step)
-            except KeyError as error:
+                value = feature(step)
+            except Exception as error:
                 raise RecordingError(
-                    f"the feature {name!r} asks for {error}; of a step there are {', '.join(step)}, and in its info "
-                    f"{', '.join(map(str, step['info'])) or 'nothing'}"
+                    f"the feature {name!r} failed with {error!r}; of a step there are {', '.join(step)}, and in its "
+                    f"info {', '.join(map(str, step['info'])) or 'nothing'}"
                 ) from error
-            if not _is_value(values[name]):
+            if not _is_value(value):
                 raise RecordingError(
-                    f"the feature {name!r} is {values[name]!r} in a step of environment {i}; a feature is a number, a "
+                    f"the feature {name!r} is {value!r} in a step of environment {i}; a feature is a number, a "
                     "text or an array in every step"
                 )
+            values[name] = np.array(value)  # a copy: the function may fill one array again and again
         return values
 
     def _look(self, obs: Any) -> None:
