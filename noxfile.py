@@ -106,14 +106,16 @@ PYTEST = "pytest-xdist"
 def install(session: nox.Session, *what: str) -> None:
     """Installs what a session needs, unless its environment was made with just that."""
     files = [ROOT / "constraints.txt", *sorted(ROOT.glob("*/*/pyproject.toml"))]
-    wanted = hashlib.sha256("\0".join([*what, *(file.read_text() for file in files)]).encode()).hexdigest()
-    made_with = Path(session.virtualenv.location) / "made-with"
+    wanted = hashlib.sha256("\0".join([str(ROOT), *what, *map(Path.read_text, files)]).encode()).hexdigest()
+    made_with, report = session.env_dir / "made-with", session.env_dir / "installed.json"
     if made_with.exists() and made_with.read_text() == wanted:
         return
-    made_with.unlink(missing_ok=True)
+    for file in (made_with, report):
+        file.unlink(missing_ok=True)
     # Without compiling what may never be imported: of torch alone that takes longer than all its tests' imports.
-    session.install("--no-compile", "-c", "constraints.txt", *what)
-    made_with.write_text(wanted)
+    session.install("--no-compile", "--report", str(report), "-c", "constraints.txt", *what)
+    if report.exists():  # `nox -R` installs nothing
+        made_with.write_text(wanted)
 
 
 def run_tests(session: nox.Session, *arguments: str, profile: str = "default", may_be_none: bool = False) -> None:
@@ -129,12 +131,14 @@ def run_tests(session: nox.Session, *arguments: str, profile: str = "default", m
 
 @nox.session(venv_backend="none")
 def environments(session: nox.Session) -> None:
-    """The environments of the checks below, several at a time: pip works on one core, and these take minutes."""
+    """The environments of the checks below that are not there yet, several at a time: pip works on one core."""
+    folder = session.env_dir.parent
 
     def make(name: str) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "nox", "--install-only", "-s", name], capture_output=True, text=True
-        )
+        if (folder / re.sub(r"\W+", "-", name).strip("-")).exists():  # what it lacks, its own session installs
+            return
+        command = [sys.executable, "-m", "nox", "--envdir", str(folder), "--install-only", "-s", name]
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             session.error(f"{name}\n{done.stdout}{done.stderr}")
         session.log(f"{name} is installed")
