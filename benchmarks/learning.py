@@ -182,13 +182,15 @@ def join(folder: Path) -> None:
     again = {pair.name for pair in found}
     found += [pair for pair in earlier(joined) if pair.name not in again]
     found.sort(key=lambda pair: -pair.stock[-1].timesteps)
-    with joined.open("w", newline="") as sink:
+    new = joined.with_suffix(".new")  # put in place in one step: it is all that there is of the pairs that stay
+    with new.open("w", newline="") as sink:
         rows = csv.writer(sink, lineterminator="\n")
         rows.writerow(("training", "timesteps", *(f"{field} {kind}" for field in Row._fields[1:] for kind in KINDS)))
         for pair in found:
             for stock, ours in zip(pair.stock, pair.compressed, strict=True):
                 sides = (side for both in zip(stock[1:], ours[1:], strict=True) for side in both)
                 rows.writerow((pair.name, stock.timesteps, *sides))
+    new.replace(joined)
     for pair in found:
         last = pair.stock[-1]
         same = {"steps": last.timesteps, "rows": len(pair.stock), "mean return": last.mean_return}
