@@ -100,7 +100,7 @@ def from_pickle_parts(parts: dict[str, Any], checksum: int, kind: type, is_of_al
 
     Args:
         parts: Its fields.
-        checksum: Of the payloads.
+        checksum: As it was when they were pickled.
         kind: Its type.
         is_of_all: Whether the checksum is also of the tables, references and dictionaries, as it was not always.
     """
@@ -118,9 +118,10 @@ def _checksum(parts: dict[str, Any]) -> int:
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, tuple | int):
                 part = np.array(part)
-            elif isinstance(getattr(part, "dictionary", None), bytes):
-                part = np.frombuffer(part.dictionary, np.uint8)
-            if isinstance(part, np.ndarray):
+            dictionary = getattr(part, "dictionary", None)
+            if isinstance(dictionary, str):  # as text, for configs
+                checksum = zlib.crc32(dictionary.encode(), checksum)
+            elif isinstance(part, np.ndarray):
                 checksum = zlib.crc32(part.tobytes() if part is not parts["data"] else part.data, checksum)
     return checksum
 
