@@ -16,7 +16,15 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "as_module"), [("eval_memory_saving", False), ("eval_memory_loading", True)])
+@pytest.mark.parametrize(
+    ("name", "as_module"),
+    [
+        ("eval_memory_saving", False),
+        ("eval_memory_loading", True),
+        pytest.param("eval_memory_saving", True, marks=pytest.mark.slow),
+        pytest.param("eval_memory_loading", False, marks=pytest.mark.slow),
+    ],
+)
 def test_a_table_is_printed(name: str, as_module: bool, tmp_path: Path) -> None:
     program = ["-m", f"examples.{name}"] if as_module else [str(ROOT / "examples" / f"{name}.py")]
     command = [sys.executable, "-W", "error", *program, "--smoke"]

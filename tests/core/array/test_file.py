@@ -158,7 +158,6 @@ def test_every_truncation_is_noticed(codec: str, tmp_path: Path) -> None:
     load_damaged(path, data + b"\0")
 
 
-@pytest.mark.same_everywhere
 @pytest.mark.parametrize("some", [1500, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_every_changed_bit_is_noticed(codec: str, some: int, tmp_path: Path, rng: np.random.Generator) -> None:
     path, data = saved(codec, tmp_path)

@@ -28,7 +28,6 @@ def item(cell: int, version: int) -> np.ndarray[Any, Any]:
     return values
 
 
-@pytest.mark.same_everywhere
 @pytest.mark.parametrize("seconds", [0.5, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("segment", [4096, 1 << 20])
 def test_eight_readers_beside_one_writer(
@@ -79,7 +78,6 @@ def _impatient() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-@pytest.mark.same_everywhere
 @pytest.mark.parametrize("seconds", [0.5, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("_impatient")
 def test_whole_arrays_are_read_beside_a_writer(codec: str, seconds: float) -> None:

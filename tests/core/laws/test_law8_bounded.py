@@ -35,7 +35,6 @@ def test_a_ring_neither_grows_nor_moves_anything(
     assert not moved
 
 
-@pytest.mark.same_everywhere
 def test_random_overwrites_leave_little_garbage(codec: str, rng: np.random.Generator) -> None:
     frames = (rng.random((64, 4096)) < 0.2).astype(np.uint8) * rng.integers(1, 250, (64, 4096)).astype(np.uint8)
     array = ca.zeros((2000, 4096), np.uint8, codec=codec)

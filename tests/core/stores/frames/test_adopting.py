@@ -207,7 +207,6 @@ def test_pairs_that_have_to_be_decoded_still_have_every_frame_once(monkeypatch: 
     check_store(*ring)
 
 
-@pytest.mark.same_everywhere
 @pytest.mark.parametrize("codec", FRAME_CODECS)
 @pytest.mark.parametrize("kind", ["calm", pytest.param("busy", marks=pytest.mark.slow)])
 def test_a_thousand_chunks_leave_nothing_behind(codec: str, kind: str) -> None:

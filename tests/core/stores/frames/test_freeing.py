@@ -59,7 +59,6 @@ def test_arrays_that_are_gone_leave_what_lanes_hold(codec: str) -> None:
     check_store(kept)
 
 
-@pytest.mark.same_everywhere
 @pytest.mark.parametrize("codec", FRAME_CODECS)
 def test_a_store_at_rest_holds_its_items_and_nothing_else(codec: str) -> None:
     stream = Stacked(4, 4, (1, 40, 40), "calm", episode=60)
@@ -164,7 +163,6 @@ def test_readers_keep_dead_groups_until_they_leave() -> None:
     check_store(array)
 
 
-@pytest.mark.same_everywhere
 @pytest.mark.parametrize("segment", [4096, 64 * 1024])
 def test_sparse_segments_are_moved_together(segment: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One cell in ten stays for ever, among others that come and go."""

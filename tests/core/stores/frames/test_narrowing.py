@@ -93,7 +93,6 @@ def tags(array: Any) -> set[int]:
         return set((table["where"][table["uses"] > 0] >> TAG_BITS).tolist())
 
 
-@pytest.mark.same_everywhere
 @pytest.mark.parametrize("codec", ["delta", "auto"])
 def test_observations_of_a_body_take_less_than_they_are(codec: str) -> None:
     stream = walk(3001)

@@ -68,13 +68,16 @@ def test_rows_written_at_once_and_step_by_step_are_the_same_bytes(
 
 
 @needs_kernels
-@pytest.mark.parametrize("kind", ["noise", pytest.param("calm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("kind", "depth"),
+    [("noise", 4), *(pytest.param(*how, marks=pytest.mark.slow) for how in (("calm", 4), ("busy", 1)))],
+)
 @pytest.mark.parametrize("lanes", MANY_LANES)
 @pytest.mark.parametrize("codec", FRAME_CODECS)
 def test_rows_of_many_lanes_written_at_once_and_step_by_step_are_the_same_bytes(
-    codec: str, lanes: int, kind: str, monkeypatch: pytest.MonkeyPatch
+    codec: str, lanes: int, kind: str, depth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_both_ways(monkeypatch, codec, lanes, kind, 4, steps=56, rows=33)
+    check_both_ways(monkeypatch, codec, lanes, kind, depth, steps=56, rows=33)
 
 
 def check_both_ways(
